@@ -62,6 +62,8 @@ export interface TestNode extends Disposable {
 export interface NodeOptions {
   /** Shims and a server take the place of links to the program. */
   readonly isServed?: boolean;
+  /** Whether its server puts rules back, as one does by default. */
+  readonly heals?: boolean;
   /** The node's places, which stay when it ends: another node with them is the same one after a restart. */
   readonly directory?: string;
   /** Process 1 is one of the node's own, so that a container can share the node's processes and mounts. */
@@ -72,7 +74,7 @@ export interface NodeOptions {
 
 /** A node that has our plugins, and no networks unless its directory has some. */
 export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> {
-  const { isServed = SHIM_DIRECTORY !== undefined } = options;
+  const { isServed = SHIM_DIRECTORY !== undefined, heals = false } = options;
   using resources = new DisposableStack();
   const directory = options.directory ?? mkdtempSync(join(tmpdir(), "cni-node-"));
   if (options.directory === undefined) {
@@ -104,7 +106,7 @@ export async function newTestNode(options: NodeOptions = {}): Promise<TestNode> 
       child: Bun.spawn([...mounts.enter, ...command], { env, stdin: "ignore", stdout: "pipe", stderr: "pipe" }),
     })).child;
   if (options.directory !== undefined) newBootId(directory, run);
-  if (isServed) resources.defer(await serveOnNode(run, start));
+  if (isServed) resources.defer(await serveOnNode(run, start, heals));
   else if (options.root) run(RELEASED_PROGRAM, "install", "--copy", "--no-shim", NODE_PATHS.bin);
   else run(CNI_PROGRAM, "install", "--no-shim", NODE_PATHS.bin);
   const owned = resources.move();
@@ -131,13 +133,17 @@ function newBootId(directory: string, run: TestNode["run"]): void {
 }
 
 /** Installs shims and starts their server. @returns reports how many calls it has served */
-async function serveOnNode(run: TestNode["run"], start: TestNode["start"]): Promise<() => void> {
+async function serveOnNode(
+  run: TestNode["run"],
+  start: TestNode["start"],
+  heals: boolean,
+): Promise<() => void> {
   run(CNI_PROGRAM, "install", NODE_PATHS.bin);
   // Else the command would enter the mounts of process 1, as a container that serves its host does.
   const hideProcess1 = () => run("mount", "-t", "tmpfs", "none", "/proc/1");
   hideProcess1();
   const log = "/run/cni-serve.log";
-  start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve --no-restore >${log} 2>&1`);
+  start("sh", "-c", `exec ${NODE_PATHS.bin}/cni-full serve ${heals ? "" : "--no-restore"} >${log} 2>&1`);
   await until(() => run("sh", "-c", `cat ${log} || :`).includes("Listening"));
   run("umount", "/proc/1");
   return () => {

@@ -11,7 +11,6 @@ import { type BenchContainer, type BenchWorkspace, chainNetwork, newBenchContain
 
 const VERBS = ["add", "del"] as const;
 
-/** The sides in turn; one round of the reference takes as long as ten of ours. */
 export function concurrentCallRows(bench: BenchWorkspace): readonly BenchRow[] {
   const count = bench.quick ? 20 : 100;
   const server = startShimServer(bench);
@@ -21,7 +20,7 @@ export function concurrentCallRows(bench: BenchWorkspace): readonly BenchRow[] {
     (runs[name] ??= []).push(runConcurrently(count, invocation, chainNetwork(bench, `${name}n${round}`)));
   for (let round = 0; round < (bench.quick ? 1 : 3); round++) {
     for (const [name, invocation] of Object.entries(sides)) measure(name, invocation, round);
-    if (round === 0) measure("reference", bench.reference, round);
+    measure("reference", bench.reference, round);
   }
   const network = chainNetwork(bench, "any");
   const calls = [server.run, server.exec].flatMap((side) => VERBS.flatMap((verb) => side.programs(network, verb)));

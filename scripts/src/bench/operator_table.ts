@@ -10,7 +10,11 @@ const LINES: readonly (readonly [what: string, cold: string, served: string])[] 
       `A pod of both families with a host port and limits by containerd's CRI, served: ${verb}`,
     ] as const
   ),
-  ...verbLines("engine: ADD of the chain", "plugin by plugin"),
+  ...verbLines(
+    "engine: ADD of the chain",
+    "Whole chain with ports and a setting, by pipes, plugin by plugin",
+    "served by a new server",
+  ),
   [
     "engine: ADD of `bridge` alone, without rules",
     "bridge + host-local without rules, exec'ed: ADD",
@@ -21,13 +25,12 @@ const LINES: readonly (readonly [what: string, cold: string, served: string])[] 
     "100 ADDs at once plugin by plugin",
     "100 ADDs at once plugin by plugin, served",
   ],
-  ...verbLines("`cni run`: ADD of the chain", "by `cni run`"),
+  ...verbLines("`cni run`: ADD of the chain", "Whole chain with a TCP and a UDP port, by `cni run`", "served"),
 ];
 
-function verbLines(what: string, how: string) {
-  const chain = `Whole chain with a TCP and a UDP port, ${how}`;
+function verbLines(what: string, row: string, served: string) {
   return ["ADD", "DEL"].map((verb) =>
-    [what.replace("ADD", verb), `${chain}, not served: ${verb}`, `${chain}, served: ${verb}`] as const
+    [what.replace("ADD", verb), `${row}, not served: ${verb}`, `${row}, ${served}: ${verb}`] as const
   );
 }
 

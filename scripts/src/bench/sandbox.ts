@@ -49,7 +49,7 @@ export async function sandboxRows({ rounds }: BenchWorkspace): Promise<readonly 
 
 /** A node with containerd and a network for pods. */
 async function newCriNode(nodes: DisposableStack, plugins: string, isServed: boolean): Promise<Cri> {
-  const node = nodes.use(await newTestNode({ isServed }));
+  const node = nodes.use(await newTestNode({ isServed, heals: true }));
   writeFileSync(join(node.networks, "10-pods.conflist"), JSON.stringify(POD_NETWORK));
   return nodes.use(await newCri(node, plugins));
 }

@@ -13,7 +13,7 @@ import { type BenchWorkspace, chainNetwork, type Contender, newBenchContainer, n
 /** How long the reference may take in all, in milliseconds; it grows by the container. */
 const REFERENCE_LIMIT_MS = 60_000;
 /** From so many on, wait: each new container solicits IPv6 routers for twelve seconds, and the bridge floods that to all others. */
-const DISTURBING_COUNT = 1000;
+const DISTURBING_COUNT = 300;
 const ROUTER_SOLICITATION_MS = 15_000;
 /** Numbers of the containers that are measured, above those that stay. */
 const FIRST_MEASURED = 2000;

@@ -101,7 +101,7 @@ function hostLocal(bench: BenchWorkspace, { shims, through }: ShimServer): reado
 
 /** As engines call: by pipes, with few calls before, and settings for every plugin. */
 function byPipes(bench: BenchWorkspace): readonly BenchRow[] {
-  const { exec } = startShimServer(bench);
+  const { exec, run } = startShimServer(bench);
   const network = (name: string): Network => {
     const { plugins, ...rest } = chainNetwork(bench, name);
     const sysctl = { "net.ipv4.conf.all.arp_filter": "1" };
@@ -118,10 +118,23 @@ function byPipes(bench: BenchWorkspace): readonly BenchRow[] {
   });
   const samples = interleave(8, {
     served: attachingSide(bench, withPipes(exec), network("served8"), true),
+    run: attachingSide(bench, withPipes(run), network("served10"), true),
+    cold: attachingSide(bench, withPipes(bench.exec), network("served11"), true),
     reference: attachingSide(bench, withPipes(bench.reference), network("served9"), true),
   }, { warmUp: 1 });
-  const what = "Whole chain with ports and a setting, plugin by plugin, by pipes, served by a new server";
-  return verbRows(samples, what, "served", "reference", { atLeast: 10 }, {});
+  const what = "Whole chain with ports and a setting, by pipes";
+  return [
+    ...verbRows(
+      samples,
+      `${what}, plugin by plugin, served by a new server`,
+      "served",
+      "reference",
+      { atLeast: 10 },
+      {},
+    ),
+    ...verbRows(samples, `${what}, by \`cni run\`, served by a new server`, "run", "reference", { atLeast: 14 }, {}),
+    ...verbRows(samples, `${what}, plugin by plugin, not served`, "cold", "reference"),
+  ];
 }
 
 /** The first call of new servers against those that follow. */

@@ -33,7 +33,10 @@ export function timeParts(bench: BenchWorkspace, server: ShimServer): readonly T
   return [
     part("In user space", ({ user }) => user),
     part("In the kernel", ({ kernel }) => kernel),
-    part("Waiting for RCU, locks and a processor", ({ inWorker, user, kernel }) => inWorker - user - kernel),
+    part(
+      "Waiting for RCU, locks and a processor",
+      ({ inWorker, user, kernel }) => Math.max(0, inWorker - user - kernel),
+    ),
     part("Outside the worker: the shim starts, hands over and ends", ({ total, inWorker }) => total - inWorker),
     part("In all", ({ total }) => total),
   ];

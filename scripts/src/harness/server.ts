@@ -26,7 +26,7 @@ export function startShimServer({ scope, state, runOptions }: ServerPlace) {
   mkdirSync(shims);
   runSuccessfully({ argv: [CNI_PROGRAM, "install", shims] });
   // It ends with this process, however that ends.
-  const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket, "--no-restore"];
+  const argv = ["setpriv", "--pdeathsig", "TERM", join(shims, "cni-full"), "serve", "--socket", socket];
   const running = startProcess({ argv: [...argv, "--log-format", "json"] });
   scope.defer(() => {
     process.kill(running.pid, "SIGTERM");
