@@ -5,14 +5,17 @@ import { bootTimeMs } from "../ffi/sys/boot_clock.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
 import { newNetns } from "../testing/netns.ts";
 import { listTrackedFlows, trackFlows } from "../testing/tracked_flows.ts";
-import { FormerFlows, type FormerFlowsOptions } from "./former_flows.ts";
+import { FormerFlows } from "./former_flows.ts";
+import { FreeAddresses } from "./free_addresses.ts";
 
 /** More than procfs is read for. */
 const FLOWS = 400;
 const [A, B, C, OTHER] = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"].map(parseIp) as [Ip, Ip, Ip, Ip];
 
-const newFormerFlows = (host: Netns, log: string[] = [], changes: Partial<FormerFlowsOptions> = {}) =>
-  new FormerFlows(host, { isAttached: () => false, log: (message) => void log.push(message), ...changes });
+function newFormerFlows(host: Netns, log: string[] = []) {
+  const write = (message: string) => void log.push(message);
+  return new FormerFlows(host, new FreeAddresses(host, { log: write }), write);
+}
 
 test("the flows of all who ask at once are deleted by one walk, and no others", async () => {
   using host = newNetns();
@@ -98,65 +101,4 @@ test("the next pod with an address ends what was asked for the former one", asyn
   await Bun.sleep(50);
   expect(await former.delete([A], bootTimeMs() + 100)).toBe(false);
   expect([await first, left]).toEqual([false, [B]]);
-});
-
-const sourcesOf = (host: Netns) => new Set(listTrackedFlows(host).map(({ source }) => source));
-const soon = () => bootTimeMs() + 60_000;
-
-test("no walk is for addresses that had no flows, and nobody since", async () => {
-  using host = newNetns();
-  trackFlows(host, [A], FLOWS);
-  using walks = spyOn(conntrack, "deleteFlowsInPieces");
-  using former = newFormerFlows(host);
-  // Nothing is known yet.
-  expect([await former.attach([C], soon()), walks.mock.calls.length]).toEqual([true, 1]);
-  await former.list();
-  former.use([OTHER]);
-  expect([await former.attach([B], soon()), walks.mock.calls.length]).toEqual([true, 1]);
-  for (const [ip, count] of [[B, 2], [C, 3], [OTHER, 4]] as const) {
-    trackFlows(host, [ip], FLOWS);
-    expect([await former.attach([ip], soon()), walks.mock.calls.length]).toEqual([true, count]);
-  }
-  expect(sourcesOf(host)).toEqual(new Set([A]));
-  expect([await former.attach([A], soon()), walks.mock.calls.length]).toEqual([true, 5]);
-  expect(sourcesOf(host)).toEqual(new Set());
-});
-
-test("a walk takes the flows of pods that have ended before with it", async () => {
-  using host = newNetns();
-  trackFlows(host, [A, B, C], FLOWS);
-  let attached: Ip[] = [];
-  using walks = spyOn(conntrack, "deleteFlowsInPieces");
-  using former = newFormerFlows(host, [], { isAttached: (ip) => attached.includes(ip), linkGoneMs: 300 });
-  await former.list();
-  for (const ip of [A, B]) expect(await former.detach([ip], soon())).toBe(true);
-  expect(sourcesOf(host)).toEqual(new Set([C]));
-  // While their links are there, new ones may come.
-  trackFlows(host, [A, B], FLOWS);
-  expect(await former.detach([OTHER], soon())).toBe(true);
-  expect(sourcesOf(host)).toEqual(new Set([A, B, C]));
-  await Bun.sleep(300);
-  attached = [B];
-  expect(await former.detach([C], soon())).toBe(true);
-  expect(sourcesOf(host)).toEqual(new Set([B]));
-  const before = walks.mock.calls.length;
-  expect([await former.attach([A], soon()), walks.mock.calls.length]).toEqual([true, before]);
-  attached = [];
-  expect([await former.attach([B], soon()), sourcesOf(host)]).toEqual([true, new Set()]);
-});
-
-test("the next pod with an address keeps a walk of others from its flows", async () => {
-  using host = newNetns();
-  trackFlows(host, [A, B], FLOWS);
-  using former = newFormerFlows(host, [], { linkGoneMs: 0 });
-  await former.list();
-  await former.detach([A], soon());
-  trackFlows(host, [A], FLOWS);
-  using walk = spyOn(conntrack, "deleteFlowsInPieces");
-  let left: readonly Ip[] = [];
-  walk.mockImplementationOnce(walkFor(1000, (ips) => left = ips));
-  const other = former.detach([B], soon());
-  await Bun.sleep(50);
-  expect(await former.attach([A], bootTimeMs() + 100)).toBe(false);
-  expect([await other, left]).toEqual([true, [B]]);
 });

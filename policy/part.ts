@@ -4,7 +4,6 @@ import { currentNetns, type Netns } from "../ffi/netns/netns.ts";
 import * as address from "../ffi/route/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import type { AttachAnswer, AttachRequest } from "../plugins/lib/policy/attach_request.ts";
-import type { AttachedAddress } from "../plugins/lib/policy/attached_pods.ts";
 import { mayForbid, type PolicyChange } from "../plugins/lib/policy/desired.ts";
 import { type DropHandling, handleDrops } from "../plugins/lib/policy/drops.ts";
 import { verdictsOf } from "../plugins/lib/policy/policy_objects.ts";
@@ -50,6 +49,8 @@ export interface PolicyPartOptions extends PodSource {
   hasListed(namespaces: ReadonlySet<string>): boolean;
   /** What was taken so far is in the kernel. */
   onInForce?(): void;
+  /** Told of all attached addresses, again and again. */
+  onAttached?(ips: readonly Ip[]): void;
   /** @param details of a message, for programs */
   log(message: string, details?: object): void;
   count(counter: PolicyCounter, count: number): void;
@@ -104,7 +105,6 @@ export class PolicyPart implements Disposable {
   #timer: Timer | undefined;
   #timerDue = 0;
   readonly #waiting = new WaitingPlugins();
-  #attached: readonly AttachedAddress[] = [];
 
   constructor(options: PolicyPartOptions) {
     this.#options = options;
@@ -244,11 +244,6 @@ export class PolicyPart implements Disposable {
     await done;
     while (this.#isInKernel && this.#compiler.held.has(key)) await this.#waiting.nextStep();
     return { state: this.#isInKernel && this.#compiler.isKnown(local) ? "enforced" : "closed" };
-  }
-
-  /** As the guard told when this looked last. */
-  isAttached(address: Ip): boolean {
-    return this.#attached.some(({ ip }) => ip === address);
   }
 
   /** What the kernel has lost of what these addresses lead to: `ingress of 10.1.0.2`. Nothing while it is put back. */
@@ -475,7 +470,7 @@ export class PolicyPart implements Disposable {
       return pod && this.#isOwn(pod) ? pod : undefined;
     };
     const { attached, isWhole } = this.#attachments.look();
-    this.#attached = attached;
+    this.#options.onAttached?.(attached.map(({ ip }) => ip));
     if (!isWhole) this.#isInKernel = false;
     const present = this.#localPods.group(attached, findOwner, now);
     for (const key of [...this.#compiler.locals().keys()]) if (!present.has(key)) this.#compiler.removeLocal(key);

@@ -13,6 +13,7 @@ import { parseNamespace } from "./api/namespace.ts";
 import { parseNetworkPolicy } from "./api/network_policy.ts";
 import { type LabelledPod, parsePod, type PodObject } from "./api/pod.ts";
 import { FormerFlows } from "./former_flows.ts";
+import { FreeAddresses } from "./free_addresses.ts";
 import { HeardVersions } from "./heard_versions.ts";
 import { serveLines } from "./line_server.ts";
 import type { PodSource } from "./answer_question.ts";
@@ -44,9 +45,14 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   sys.umask(0o077);
   ensureDirectory(stateDirectory, 0o700);
   // Plugins that find the directory without it believe that this part has ended. They are answered after what follows.
-  using _listener = serveLines(policySocketPath(stateDirectory), (line) => answer({ part, formerFlows }, line));
+  using _listener = serveLines(
+    policySocketPath(stateDirectory),
+    (line) => answer({ part, addresses, formerFlows, attached }, line),
+  );
   using host = currentNetns();
-  using formerFlows: FormerFlows = new FormerFlows(host, { isAttached: (ip) => part.isAttached(ip), log });
+  using addresses: FreeAddresses = new FreeAddresses(host, { log });
+  using formerFlows: FormerFlows = new FormerFlows(host, addresses, log);
+  const attached = new Set<string>();
   const versions = new HeardVersions(stateDirectory, log);
   using watches = new PeerWatches({
     follow: (namespace, onListed, signal) =>
@@ -67,8 +73,9 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     ...podSource(client, ending.signal, (ip) => findNodeOf(ip, cacheDirectories[0]!, log)),
     onInForce() {
       versions.store();
-      void formerFlows.list().catch(failure.reject);
+      void addresses.list().catch(failure.reject);
     },
+    onAttached: (ips) => addresses.noteAttached(ips),
   });
   const follow = <T>(resource: Omit<ReflectorOptions<T>, "access" | "log" | "onHeard" | "onProblem">) => {
     const { path, fieldSelector = "", signal, onList, onEvent } = resource;
@@ -125,8 +132,10 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     onEvent: (type, namespace) => part.takeNamespace(type, namespace),
     signal: ending.signal,
   });
-  /** Another network, before this one or without policies, may have given them to pods. */
-  const useAddresses = ({ ips }: LabelledPod) => formerFlows.use(ips.filter((ip) => !part.isAttached(ip)));
+  /** Another network may have given them to pods, before this one. The plugin itself tells of its pods. */
+  const useAddresses = ({ uid, staticUid = uid, ips, formerIps = [] }: LabelledPod) => {
+    if (!attached.has(uid) && !attached.has(staticUid)) addresses.use([...ips, ...formerIps]);
+  };
   followPods(undefined, `spec.nodeName=${node}`, ending.signal, {
     onList: (pods) => {
       part.takeOwnPods(pods);
@@ -135,7 +144,8 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     },
     onEvent(type, pod) {
       part.takeOwnPod(type, pod);
-      if (type !== "DELETED") useAddresses(pod);
+      useAddresses(pod);
+      if (type === "DELETED") attached.delete(pod.uid);
     },
   });
   const ended = Promise.withResolvers<void>();
@@ -157,10 +167,13 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
 
 interface Answering {
   readonly part: PolicyPart;
+  readonly addresses: FreeAddresses;
   readonly formerFlows: FormerFlows;
+  /** The UIDs of pods whose ADD has asked. */
+  readonly attached: Set<string>;
 }
 
-async function answer({ part, formerFlows }: Answering, line: string): Promise<PolicyAnswer> {
+async function answer({ part, addresses, formerFlows, attached }: Answering, line: string): Promise<PolicyAnswer> {
   try {
     const request = JSON.parse(line) as PolicyRequest;
     if ("test" in request) return { verdict: await part.explain(request.test) };
@@ -168,13 +181,15 @@ async function answer({ part, formerFlows }: Answering, line: string): Promise<P
     const ips = request.ips.map(parseIp);
     if (!("question" in request)) {
       const untilMs = request.deleteFlowsUntilMs;
-      if (untilMs === undefined) formerFlows.use(ips);
-      const deletion = untilMs !== undefined && formerFlows.attach(ips, untilMs);
-      const [attached, areFlowsDeleted] = await Promise.all([part.attach(request), deletion]);
-      return { ...attached, areFlowsDeleted };
+      if (request.uid !== undefined) attached.add(request.uid);
+      const areFree = addresses.attach(ips);
+      const deletion = untilMs !== undefined && (areFree || formerFlows.delete(ips, untilMs));
+      const [state, areFlowsDeleted] = await Promise.all([part.attach(request), deletion]);
+      return { ...state, areFlowsDeleted };
     }
     if (request.question === "verdicts") return { wrong: part.wrongVerdicts(ips) };
-    return { areFlowsDeleted: await formerFlows.detach(ips, request.deleteFlowsUntilMs) };
+    addresses.detach(ips);
+    return { areFlowsDeleted: await formerFlows.delete(ips, request.deleteFlowsUntilMs) };
   } catch (error) {
     return { error: (error as Error).message };
   }

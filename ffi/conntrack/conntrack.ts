@@ -166,26 +166,33 @@ export function* dumpFlowsInPieces(
 }
 
 /** For more addresses, decoding each flow is faster. */
-const SEARCHED_ADDRESSES = 16;
+export const SEARCHED_ADDRESSES = 16;
 
 /**
  * Deletes the flows that one of these addresses began, or answers. In pieces, as {@linkcode dumpFlowsInPieces}.
  *
  * @param ips may lose some meanwhile, whose flows stay then
+ * @param watched loses those of which there is a flow; nothing of them is deleted
  */
-export function* deleteFlowsInPieces(nl: Netlink, ips: ReadonlySet<Ip>): Generator<void> {
-  const sources = [...ips].map(sourceAttribute);
+export function* deleteFlowsInPieces(
+  nl: Netlink,
+  ips: ReadonlySet<Ip>,
+  watched: Set<Ip> = new Set(),
+): Generator<void> {
+  const sources = [...ips, ...watched].map(sourceAttribute);
   const isWanted = (raw: Buffer) => sources.some((source) => raw.includes(source));
   let found: TrackedFlow[] = [];
   const isOfThem = ({ source, replySource }: TrackedFlow) => ips.has(source) || ips.has(replySource);
   const onFlow = (flow: TrackedFlow) => {
     if (isOfThem(flow)) found.push(flow);
+    watched.delete(flow.source);
+    watched.delete(flow.replySource);
   };
   yield* dumpFlowsInPieces(
     nl,
     () => void (found = []),
     onFlow,
-    ips.size <= SEARCHED_ADDRESSES ? isWanted : undefined,
+    sources.length <= SEARCHED_ADDRESSES ? isWanted : undefined,
   );
   while (found.length > 0) {
     changeEach(nl, DELETE, found.splice(0, MAX_PENDING).filter(isOfThem), {});

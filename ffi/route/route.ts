@@ -141,6 +141,14 @@ export function list(nl: Netlink, family: number, table?: number, link?: number)
     .filter((route) => (table === undefined || route.table === table) && (link === undefined || route.oif === link));
 }
 
+/** The networks of the main table whose packets the kernel refuses. */
+export function listUnreachable(nl: Netlink, family: number): Cidr[] {
+  const asked = { family, type: uapi.RTN_UNREACHABLE, table: uapi.RT_TABLE_MAIN };
+  const all = ignoreErrors(["ENOENT"], () => dump(nl, ROUTE.GET, asked)) ?? [];
+  return all.filter(({ type }) => type === uapi.RTN_UNREACHABLE)
+    .map(({ family, dst, dstLen }) => prefixOf(family, dst, dstLen));
+}
+
 export function outgoingRoute(nl: Netlink, destination: Ip): { readonly oif?: number; readonly source?: Ip } {
   const family = addressFamily(destination);
   const { oif, prefsrc } = query(nl, ROUTE.GET, { family, dstLen: family === AF_INET ? 32 : 128, dst: destination });

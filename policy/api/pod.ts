@@ -16,6 +16,8 @@ export interface LabelledPod {
   readonly isOnHostNetwork?: boolean;
   /** Empty for one on the node's network, and for one that has ended: policy knows neither. */
   readonly ips: readonly Ip[];
+  /** Of one that has ended. */
+  readonly formerIps?: readonly Ip[];
   readonly ports: readonly NamedPort[];
 }
 
@@ -63,6 +65,7 @@ const sharedPorts = new SharedValues<readonly NamedPort[]>();
 export function parsePod({ metadata, spec = {}, status = {} }: PodObject): LabelledPod {
   const { uid, namespace, name, labels, annotations } = metadata;
   const staticUid = annotations?.[MIRROR_ANNOTATION];
+  const ips = spec.hostNetwork ? NO_IPS : addressesOf(status);
   const hasEnded = status.phase === "Succeeded" || status.phase === "Failed";
   return {
     uid,
@@ -72,7 +75,8 @@ export function parsePod({ metadata, spec = {}, status = {} }: PodObject): Label
     node: spec.nodeName || undefined,
     ...spec.hostNetwork && { isOnHostNetwork: true },
     labels: labelsOf(labels),
-    ips: spec.hostNetwork || hasEnded ? NO_IPS : addressesOf(status),
+    ips: hasEnded ? NO_IPS : ips,
+    ...hasEnded && ips.length > 0 && { formerIps: ips },
     ports: portsOf(spec),
   };
 }
