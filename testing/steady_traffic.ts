@@ -25,13 +25,19 @@ export interface SteadyTraffic extends Disposable {
 /** The first and the last packet by the milliseconds after the time that was asked for. */
 export interface Loss {
   readonly flow: string;
+  readonly from: string;
+  readonly to: string;
   readonly count: number;
   readonly first: number;
   readonly last: number;
+  /** For how long no packet of the flow was answered. */
+  readonly longestGapMs: number;
 }
 
 interface Flow extends Disposable {
   readonly name: string;
+  readonly from: string;
+  readonly to: string;
   send(number: number): void;
   /** When packets left that have no answer, by their numbers. */
   readonly unanswered: ReadonlyMap<number, number>;
@@ -71,10 +77,12 @@ export async function startTraffic(ends: readonly TrafficEnd[]): Promise<SteadyT
     async losses(since) {
       const until = performance.now();
       await Bun.sleep(LATE_MS);
-      return flows.flatMap(({ name, unanswered }) => {
-        const times = [...unanswered.values()].filter((time) => time >= since && time <= until);
-        const [first, last] = [times[0], times.at(-1)].map((time) => Math.round((time ?? 0) - since));
-        return times.length === 0 ? [] : [{ flow: name, count: times.length, first: first!, last: last! }];
+      return flows.flatMap(({ name, from, to, unanswered }) => {
+        const lost = [...unanswered].filter(([, time]) => time >= since && time <= until);
+        const [first, last] = [lost[0], lost.at(-1)].map((packet) => Math.round((packet?.[1] ?? 0) - since));
+        const longestGapMs = Math.round(longestGap(lost));
+        const loss = { flow: name, from, to, count: lost.length, first: first!, last: last!, longestGapMs };
+        return lost.length === 0 ? [] : [loss];
       });
     },
     async recovery(since) {
@@ -90,6 +98,17 @@ export async function startTraffic(ends: readonly TrafficEnd[]): Promise<SteadyT
     },
     [Symbol.dispose]: () => owned.dispose(),
   };
+}
+
+/** @param lost numbers and times of packets, in the order in which they left */
+function longestGap(lost: readonly (readonly [number: number, time: number])[]): number {
+  let longest = 0, gapStart = 0, former = NaN;
+  for (const [number, time] of lost) {
+    if (number !== former + 1) gapStart = time;
+    longest = Math.max(longest, time - gapStart + INTERVAL_MS);
+    former = number;
+  }
+  return longest;
 }
 
 async function openEcho(netns: Netns): Promise<Disposable> {
@@ -111,6 +130,8 @@ async function openFlow(from: TrafficEnd, to: string, address: Ip): Promise<Flow
     }));
   return {
     name: `${from.name} -> ${to} ${address}`,
+    from: from.name,
+    to,
     unanswered,
     send(number) {
       unanswered.set(number, performance.now());

@@ -1,12 +1,10 @@
 /** Pods of three nodes talk the whole time, directly and by VXLAN, while what connects them fails. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import type { ServerResponse } from "node:http";
-import { destinationOf, listFiltered } from "../../ffi/route/raw_route.ts";
-import { RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
-import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { ROUTE_PROTOCOL } from "../../cluster/network/settings.ts";
 import { answer, refuse } from "../../testing/api_server.ts";
 import { testWith } from "../../testing/binary.ts";
+import { routedRanges } from "../../testing/cluster_routes.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { cleanNodeState, nodeState } from "../../testing/node.ts";
 import {
@@ -265,10 +263,7 @@ describe("nodes of a cluster", () => {
   });
 });
 
-const routesOf = ({ node: { host: { route } } }: ServedNode): string[] =>
-  [AF_INET, AF_INET6].flatMap((family) =>
-    listFiltered(route, { family, table: RT_TABLE_MAIN, protocol: ROUTE_PROTOCOL })
-  ).map(destinationOf);
+const routesOf = ({ node }: ServedNode): string[] => routedRanges(node.host);
 
 /** What the part has made. */
 const clusterState = ({ node: { run } }: ServedNode): string[] => [

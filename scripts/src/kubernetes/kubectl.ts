@@ -1,4 +1,5 @@
 /** kubectl with all rights, where the API server can be reached. @module */
+import { requireSuccess, runInBackground } from "../harness/process.ts";
 import { ADMIN_KUBECONFIG } from "./directory.ts";
 import { programDirectory } from "./programs.ts";
 
@@ -11,16 +12,13 @@ export const clusterEnv = (): Record<string, string> => ({
 });
 
 /** @throws {Error} with what kubectl said, if it fails */
-export async function kubectl(words: readonly string[], stdin = ""): Promise<string> {
-  const child = Bun.spawn(["kubectl", ...words], {
-    env: clusterEnv(),
-    stdin: Buffer.from(stdin),
-    stdout: "pipe",
-    stderr: "pipe",
-  });
-  const [stdout, stderr] = await Promise.all([child.stdout.text(), child.stderr.text()]);
-  if (await child.exited !== 0) throw new Error(`kubectl ${words.join(" ")}: ${stderr}`);
-  return stdout;
+export const kubectl = (words: readonly string[], stdin = ""): Promise<string> =>
+  runMeanwhile(["kubectl", ...words], stdin);
+
+/** This process goes on meanwhile. @throws {Error} with what the program said, if it fails */
+export async function runMeanwhile(argv: readonly string[], stdin = ""): Promise<string> {
+  const command = { argv, env: clusterEnv(), stdin };
+  return requireSuccess(command, await runInBackground(command)).stdout;
 }
 
 const ASK_PAUSE_MS = 200;

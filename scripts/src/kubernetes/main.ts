@@ -1,6 +1,7 @@
 /** The body of `scripts/kubernetes`, see its usage. @module */
 import { runCluster } from "./cluster.ts";
 import { comparedCluster, comparedNetworks, compareNetworks, type InCluster } from "./compare.ts";
+import { FAULT_CLUSTER, runFaults } from "./faults.ts";
 import { endCluster, findClusterProcess, findHolder, killCluster } from "./holder.ts";
 import { ensureFlannel } from "./flannel.ts";
 import { ensureClusterImages } from "./images.ts";
@@ -63,14 +64,12 @@ async function runInNewCluster(cluster: KubernetesOptions, ...command: readonly 
   }
 }
 
-async function test(): Promise<number> {
+async function unlessMissing(what: string, run: () => Promise<number>): Promise<number> {
   const missing = missingKubernetes();
-  if (missing !== "") {
-    console.log(`skipped: Kubernetes' own tests # ${missing}`);
-    console.log("0 passed, 0 failed, 1 skipped");
-    return 0;
-  }
-  return await runInCluster(options, "suite", ...words);
+  if (missing === "") return await run();
+  console.log(`skipped: ${what} # ${missing}`);
+  console.log("0 passed, 0 failed, 1 skipped");
+  return 0;
 }
 
 async function load(name: string): Promise<number> {
@@ -109,7 +108,7 @@ async function carryOut(): Promise<number> {
     case "up":
       return await startCluster(options);
     case "test":
-      return await test();
+      return await unlessMissing("Kubernetes' own tests", () => runInCluster(options, "suite", ...words));
     case "shell":
       return await enter(name, words.length === 0 ? ["sh", "-i"] : words);
     case "compare":
@@ -122,6 +121,11 @@ async function carryOut(): Promise<number> {
       return await runInNewCluster({ ...options, ...MIGRATED_CLUSTER }, "migrate-inside");
     case "nodes":
       return await runInCluster({ ...options, nodes: 1 }, "nodes-inside", ...words);
+    case "faults":
+      return await unlessMissing(
+        "faults of a cluster",
+        () => runInNewCluster({ ...options, ...FAULT_CLUSTER }, "faults-inside", ...words),
+      );
     case "load":
       return await load(name);
     case "down":
@@ -137,6 +141,8 @@ async function carryOut(): Promise<number> {
       return 0;
     case "migrate-inside":
       return await migrateFromFlannel();
+    case "faults-inside":
+      return await runFaults(Number(words[0] ?? "20"));
     case "replace":
       await replaceProgram();
       return 0;

@@ -1,10 +1,9 @@
 /** What many Nodes cost a real API server, and the part that routes to them. @module */
-import { readFileSync } from "node:fs";
 import { newNode } from "../../../testing/cluster_nodes.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { peakPrivateBytes, processorMsOf } from "../harness/process_cost.ts";
 import { runSuccessfully } from "../harness/process.ts";
-import { ADMIN_KUBECONFIG } from "./directory.ts";
+import { type ApiRequest as Request, readAccess } from "./api_access.ts";
 import { allProcesses, readProc } from "./holder.ts";
 import { untilTrue } from "./kubectl.ts";
 
@@ -53,25 +52,6 @@ export async function measureManyNodes(count: number): Promise<void> {
 }
 
 const megabytes = (bytes: number): string => `${(bytes / 1e6).toFixed(0)} MB`;
-
-type Request = (path: string, init?: BunFetchRequestInit) => Promise<Response>;
-
-function readAccess(): { readonly request: Request } {
-  const { clusters: [{ cluster }], users: [{ user }] } = JSON.parse(readFileSync(ADMIN_KUBECONFIG, "utf8"));
-  const tls = { ca: readFileSync(cluster["certificate-authority"], "utf8") };
-  const headers = { authorization: `Bearer ${user.token}`, "content-type": "application/json" };
-  return {
-    async request(path, init = {}) {
-      const answer = await fetch(`${cluster.server}${path}`, {
-        tls,
-        ...init,
-        headers: { ...headers, ...init.headers },
-      });
-      if (!answer.ok) throw new Error(`${init.method ?? "GET"} ${path}: ${answer.status} ${await answer.text()}`);
-      return answer;
-    },
-  };
-}
 
 async function inTurn(count: number, send: (index: number) => Promise<Response>): Promise<void> {
   let next = 0;

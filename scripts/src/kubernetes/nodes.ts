@@ -1,5 +1,5 @@
 /** Nodes: namespaces on common segments, and programs that run in them. @module */
-import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { runShell, runSuccessfully } from "../harness/process.ts";
 import { until } from "../../../testing/netns.ts";
@@ -12,6 +12,8 @@ const NODE_SCRIPT = join(import.meta.dir, "node.sh");
 const RESTART_PAUSE_MS = 1000;
 /** A program with a file of its name in there stays ended. */
 const STOPPED = inCluster("stopped");
+
+const stopFile = (node: string, program: string): string => join(STOPPED, `${node}-${program}`);
 
 export interface KubernetesNode {
   readonly plan: NodePlan;
@@ -68,8 +70,10 @@ export const runOnNode = ({ enter }: KubernetesNode, ...argv: readonly string[])
 /** Has a program stay ended once it ends. */
 export function stopKeeping(node: string, program: string): void {
   mkdirSync(STOPPED, { recursive: true });
-  writeFileSync(join(STOPPED, `${node}-${program}`), "");
+  writeFileSync(stopFile(node, program), "");
 }
+
+export const keepAgain = (node: string, program: string): void => rmSync(stopFile(node, program));
 
 /** Keeps a program running on a node, and its output in a file. */
 export async function keepRunning({ plan, enter }: KubernetesNode, { name, argv }: ServiceCommand): Promise<never> {
@@ -79,6 +83,6 @@ export async function keepRunning({ plan, enter }: KubernetesNode, { name, argv 
   const log = openSync(inCluster("logs", title), "a");
   for (;;) {
     await Bun.spawn([...enter, ...argv], { stdio: ["ignore", log, log] }).exited;
-    do await Bun.sleep(RESTART_PAUSE_MS); while (existsSync(join(STOPPED, title)));
+    do await Bun.sleep(RESTART_PAUSE_MS); while (existsSync(stopFile(plan.name, name)));
   }
 }

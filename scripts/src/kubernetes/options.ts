@@ -21,6 +21,8 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
   migrate          takes a cluster from flannel to this network by the documentation's commands, and ends it
   nodes [COUNT]    prints what so many Nodes cost the API server and a node, in a cluster that ends with it; 5000
+  faults [SECONDS] what packets between pods are lost by faults, in a cluster of 3 nodes that ends with it; servers are
+                   killed for so long; 20
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
   load             builds the program again and replaces its pods
   down             ends the cluster
@@ -45,8 +47,8 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS =
-  "up test compare pods migrate nodes shell load down prepare run suite replace nodes-inside migrate-inside".split(" ");
+const COMMANDS = ("up test compare pods migrate nodes faults shell load down prepare run suite replace " +
+  "nodes-inside migrate-inside faults-inside").split(" ");
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -87,7 +89,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     "The command",
     command,
     new RegExp(`^(${COMMANDS.join("|")})$`),
-    "up, test, compare, pods, migrate, nodes, shell, load or down",
+    "up, test, compare, pods, migrate, nodes, faults, shell, load or down",
   );
   const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");
@@ -97,6 +99,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     requireMatch("RUNS", words[1] ?? "5", /^[1-9]\d*$/, "a number");
   }
   if (command === "nodes") requireMatch("COUNT", words[0] ?? "5000", /^[1-9]\d*$/, "a number");
+  if (command === "faults") requireMatch("SECONDS", words[0] ?? "20", /^[1-9]\d*$/, "a number");
   requireMatch("--name", values.name, /^[a-z0-9-]+$/, "small letters and digits");
   requireMatch("--segments", values.segments, /^[1-9]$/, "a number from 1 to 9");
   requireMatch("--families", values.families, /^(4|6|46|64)$/, "4, 6, 46 or 64");

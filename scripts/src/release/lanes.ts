@@ -36,6 +36,7 @@ const LANES = [
   "scripts/kubernetes --name release --families 6 test policy",
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
   "scripts/kubernetes --name release migrate",
+  "scripts/kubernetes --name release faults 60",
 ];
 
 /** From the checkout on: a place knows that by another path. */
