@@ -1,5 +1,6 @@
 /** The nodes of the cluster as far as they are known. @module */
 import type { Cidr } from "../ffi/address.ts";
+import { Garbage } from "./garbage.ts";
 import { type ClusterNode, isSameNode } from "./node.ts";
 import { type PodRange, PodRanges } from "./pod_ranges.ts";
 
@@ -17,6 +18,8 @@ export interface Conflict {
   readonly other: ClusterNode;
   readonly cidr: Cidr;
 }
+
+const NODES_OF_A_MEGABYTE = 500;
 
 const NO_CHANGES: NodeChanges = { own: false, peers: new Set() };
 
@@ -54,7 +57,11 @@ export class KnownNodes {
     const changed = new Set<string>();
     const listed = new Set(nodes.map(({ uid }) => uid));
     for (const node of [...this.#nodes.values()]) if (!listed.has(node.uid)) this.#remove(node, changed);
-    for (const node of nodes) this.#put(node, changed);
+    const garbage = new Garbage(NODES_OF_A_MEGABYTE);
+    for (const node of nodes) {
+      this.#put(node, changed);
+      garbage.step();
+    }
     return this.#changes(changed);
   }
 

@@ -121,7 +121,8 @@ export const parseErrorMessages = () => [
 
 function parseStrict(text: string): unknown {
   // Long numbers, fractions, exponents and -0 may print otherwise: they need the slower call.
-  const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE]|[\s:[,]-0/.test(text);
+  // Texts of IPv6 have ":1e" within.
+  const needsNumberText = /[0-9]{16}|[\s:[,]-?[0-9]+[.eE][0-9.eE+-]+(?:[\s,\]}]|$)|[\s:[,]-0/.test(text);
   return needsNumberText ? JSON_TEXT.parse(text, keepNumberText) : JSON.parse(text);
 }
 
