@@ -77,3 +77,6 @@ export function newNode(
     },
   };
 }
+
+/** A change of a Node: its only address. */
+export const nodeAddress = (address: string) => ({ status: { addresses: [{ type: "InternalIP", address }] } });

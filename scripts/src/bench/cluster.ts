@@ -3,13 +3,10 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { ROUTE_PROTOCOL } from "../../../cluster/network/settings.ts";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
-import { encapsulationOf } from "../../../ffi/route/encapsulation.ts";
-import { listFiltered, type RawRoute } from "../../../ffi/route/raw_route.ts";
-import { RT_TABLE_MAIN } from "../../../ffi/route/uapi.ts";
-import { AF_INET, AF_INET6 } from "../../../ffi/sys/uapi.ts";
 import { ApiServer } from "../../../testing/api_server.ts";
-import { newNode } from "../../../testing/cluster_nodes.ts";
+import { newNode, nodeAddress } from "../../../testing/cluster_nodes.ts";
 import { runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
+import { clusterRoutesOf, hasRouteTo, routeDestination } from "../harness/cluster_routes.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
 import { peakPrivateBytes, processorMsOf, resetPeak } from "../harness/process_cost.ts";
 import { type BenchRow, formatNumber, row } from "./table.ts";
@@ -68,7 +65,7 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
   const api = scope.use(new ApiServer(host, { address: "127.0.0.1", directory, token: TOKEN, objects }));
   writeFileSync(join(directory, "token"), TOKEN);
   // Those to this node's own ranges, too.
-  const hasAll = () => routesOf(host).length === 2 * count;
+  const hasAll = () => clusterRoutesOf(host).length === 2 * count;
   const since = performance.now();
   const server = startServer(scope, host, directory, api.url);
   await until(hasAll);
@@ -101,34 +98,36 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
   const sendEvents = async (changes: (event: number) => Parameters<typeof newNode>[1]) => {
     for (let event = 1; event <= eventCount; event++) {
       const isLast = event === eventCount;
-      api.put(newNode(isLast ? 0 : 2 + event % (count - 2), isLast ? addressOf(last) : changes(event)));
+      api.put(newNode(isLast ? 0 : 2 + event % (count - 2), isLast ? nodeAddress(last) : changes(event)));
       if (event % 20 === 0) await Bun.sleep(1);
     }
   };
   const unchanged = await measure(
     () => sendEvents(() => ({})),
-    () => routesOf(host).some((route) => leadsTo(route, last)),
+    () => hasRouteTo(host, last),
   );
   api.put(newNode(0));
-  await until(() => !routesOf(host).some((route) => leadsTo(route, last)));
+  await until(() => !hasRouteTo(host, last));
   const changed = await measure(
-    () => sendEvents((event) => addressOf(`198.18.${event >> 8}.${event & 255}`)),
-    () => routesOf(host).some((route) => leadsTo(route, last)),
+    () => sendEvents((event) => nodeAddress(`198.18.${event >> 8}.${event & 255}`)),
+    () => hasRouteTo(host, last),
   );
   const others = Array.from({ length: count }, (_, index) => index).filter((index) => index % 2 === 0);
   const addressAgain = (index: number) => `198.19.${index >> 8}.${index & 255}`;
   const again = new Set(others.map(addressAgain));
-  const half = await measure(async () => {
-    for (const [i, index] of others.entries()) {
-      api.remove("Node", `node-${index}`);
-      api.put(newNode(index, addressOf(addressAgain(index))));
-      if (i % 20 === 0) await Bun.sleep(1);
-    }
-  }, () => routesOf(host).filter((route) => again.has(destinationOf(route))).length === 2 * again.size && hasAll());
+  const half = await measure(
+    async () => {
+      for (const [i, index] of others.entries()) {
+        api.remove("Node", `node-${index}`);
+        api.put(newNode(index, nodeAddress(addressAgain(index))));
+        if (i % 20 === 0) await Bun.sleep(1);
+      }
+    },
+    () =>
+      clusterRoutesOf(host).filter((route) => again.has(routeDestination(route))).length === 2 * again.size && hasAll(),
+  );
   return { start, relist, flush, unchanged, changed, half };
 }
-
-const addressOf = (address: string) => ({ status: { addresses: [{ type: "InternalIP", address }] } });
 
 /** Some nodes are on its link; the others are behind the tunnel. */
 function newHost(): Netns {
@@ -182,13 +181,3 @@ function startServer(scope: DisposableStack, host: Netns, directory: string, api
     },
   };
 }
-
-const routesOf = ({ route }: Netns): RawRoute[] =>
-  [AF_INET, AF_INET6].flatMap((family) =>
-    listFiltered(route, { family, table: RT_TABLE_MAIN, protocol: ROUTE_PROTOCOL })
-  );
-
-/** The node that a route leads to. */
-const destinationOf = (route: RawRoute): string => encapsulationOf(route)?.destination ?? route.gateway ?? "";
-
-const leadsTo = (route: RawRoute, address: string): boolean => destinationOf(route) === address;

@@ -137,8 +137,7 @@ async function carryOut(): Promise<number> {
     case "suite":
       return await runSuite(words[0]);
     case "nodes-inside":
-      await measureManyNodes(Number(words[0] ?? "5000"));
-      return 0;
+      return await measureManyNodes(Number(words[0] ?? "5000"));
     case "migrate-inside":
       return await migrateFromFlannel();
     case "faults-inside":

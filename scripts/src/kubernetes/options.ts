@@ -20,7 +20,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
   migrate          takes a cluster from flannel to this network by the documentation's commands, and ends it
-  nodes [COUNT]    prints what so many Nodes cost the API server and a node, in a cluster that ends with it; 5000
+  nodes [COUNT]    prints what so many Nodes cost the API server and a node, and fails if a goal is missed; 5000
   faults [SECONDS] what packets between pods are lost by faults, in a cluster of 3 nodes that ends with it; servers are
                    killed for so long; 20
   shell [COMMAND…] with kubectl, and \`on NODE COMMAND…\`
