@@ -51,6 +51,12 @@ export class KnownNodes {
     return this.#nodes.values();
   }
 
+  /** Returns the known one if the told one says nothing else: what stays is kept once. */
+  recognize(told: ClusterNode): ClusterNode {
+    const known = this.#nodes.get(told.uid);
+    return known && isSameNode(known, told) ? known : told;
+  }
+
   /** What is missing in a list is gone. A list without this node cannot be right. */
   replace(nodes: readonly ClusterNode[]): NodeChanges | "without-own-node" {
     if (!nodes.some(({ name }) => name === this.#ownName)) return "without-own-node";

@@ -27,6 +27,14 @@ const describeConflicts = (conflicts: readonly Conflict[]): string[] =>
   conflicts.map(({ node, other, cidr }) => `${cidr} of ${node.name} is ${other.name}'s`).sort();
 
 describe("known nodes", () => {
+  test("are kept once when they are told again", () => {
+    const nodes = known(A);
+    expect(nodes.recognize({ ...A })).toBe(A);
+    const moved = { ...A, addresses: B.addresses };
+    expect(nodes.recognize(moved)).toBe(moved);
+    expect(nodes.recognize(B)).toBe(B);
+  });
+
   test("are those of the last list, which tells what has changed", () => {
     const nodes = new KnownNodes("own");
     expect(nodes.own).toBeUndefined();

@@ -39,6 +39,6 @@ export function parseNode({ metadata, spec = {}, status = {} }: NodeObject): Clu
 
 /** Whether nothing that matters has changed. */
 export function isSameNode(a: ClusterNode, b: ClusterNode): boolean {
-  return a.uid === b.uid && a.name === b.name && a.addresses.join() === b.addresses.join() &&
-    a.podCidrs.join() === b.podCidrs.join();
+  return a === b || a.uid === b.uid && a.name === b.name && a.addresses.join() === b.addresses.join() &&
+      a.podCidrs.join() === b.podCidrs.join();
 }

@@ -7,7 +7,7 @@ import type { EventType, ListVerdict } from "./api/reflector.ts";
 import { KnownNodes, type NodeChanges } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
 import { removeClusterNetwork } from "./network/remove.ts";
-import type { ClusterNode } from "./node.ts";
+import { type ClusterNode, type NodeObject, parseNode } from "./node.ts";
 import { setPodMtu } from "./pod_mtu.ts";
 import type { NodePod } from "./pods.ts";
 import type { ClusterPartSettings } from "./settings.ts";
@@ -95,6 +95,11 @@ export class ClusterPart implements Disposable {
   /** Each of them asks the API server. */
   get nodeCount(): number {
     return this.#known.size;
+  }
+
+  /** Reads a node for {@linkcode takeList} and {@linkcode takeEvent}. */
+  read(object: NodeObject): ClusterNode {
+    return this.#known.recognize(parseNode(object));
   }
 
   takeList(nodes: readonly ClusterNode[], version: string): ListVerdict {

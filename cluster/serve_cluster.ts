@@ -4,7 +4,7 @@ import { loadPluginDocs } from "../plugins/docs_registry.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { reflect } from "./api/reflector.ts";
 import { ApiClient } from "./api/client.ts";
-import { type NodeObject, parseNode } from "./node.ts";
+import type { NodeObject } from "./node.ts";
 import { type ConditionedNode, NodeCondition } from "./node_condition.ts";
 import { ClusterPart, type ClusterPartOptions } from "./part.ts";
 
@@ -44,7 +44,7 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
       version: part.version,
       parse: (object: NodeObject & ConditionedNode) => {
         condition?.see(object);
-        return parseNode(object);
+        return part.read(object);
       },
       onList: (nodes, version) => part.takeList(nodes, version),
       onEvent(type, found, version) {
