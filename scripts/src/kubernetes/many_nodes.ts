@@ -17,9 +17,9 @@ const ALL_ROUTES = "Routes to all nodes";
 const REQUESTS_AT_ONCE = 20;
 const LISTS = 5;
 /** Processor time is counted in hundredths of a second. */
-const EVENTS = 1000;
+const EVENTS = 2000;
 const WATCHED_EVENTS = 200;
-const WATCHES = 100;
+const WATCHES = 200;
 /** Its cache follows etcd a moment later. */
 const QUIET_MS = 2000;
 /** The part stores nodes after three seconds. */
