@@ -41,8 +41,8 @@ export class StoredNodes implements Disposable {
   readonly #options: StoredNodesOptions;
   readonly #writing: OptionalWrite;
   #timer: Timer | undefined;
-  /** The nodes that the file has. */
-  #stored = "";
+  /** Tells the nodes that the file has from others: their text is long. */
+  #stored = hashOf(undefined);
 
   constructor(options: StoredNodesOptions) {
     this.#options = options;
@@ -52,7 +52,7 @@ export class StoredNodes implements Disposable {
   read(): NodesFile | undefined {
     const { path, log } = this.#options;
     const file = readNodesFile(path, log);
-    this.#stored = JSON.stringify(file?.nodes ?? "");
+    this.#stored = hashOf(file?.nodes);
     return file;
   }
 
@@ -71,10 +71,12 @@ export class StoredNodes implements Disposable {
     const { path, content } = this.#options;
     const { resourceVersion, nodes: known } = content();
     const nodes = [...known];
-    const stored = JSON.stringify(nodes);
+    const stored = hashOf(nodes);
     if (stored === this.#stored) return;
     const bytes = new TextEncoder().encode(stateText({ resourceVersion, nodes }));
     const write = () => inDirectory(parentOf(path), 0o700, () => installBytes(bytes, path, 0o600));
     if (this.#writing.attempt(write)) this.#stored = stored;
   }
 }
+
+const hashOf = (nodes: readonly ClusterNode[] | undefined): number | bigint => Bun.hash(JSON.stringify(nodes ?? ""));

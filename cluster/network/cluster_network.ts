@@ -146,6 +146,8 @@ export class ClusterNetwork implements Disposable {
     this.#peers.clear();
     for (const node of peers) this.#peers.set(node.uid, { node, plan: former.get(node.uid)?.plan ?? NO_PLAN });
     this.#rules.replace(own, formerOwnCidrs);
+    // Whoever read so many nodes has left some.
+    this.#collectGarbage();
     this.#sync();
   }
 
