@@ -6,7 +6,7 @@ import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { ApiServer } from "../../../testing/api_server.ts";
 import { newNode, nodeAddress } from "../../../testing/cluster_nodes.ts";
 import { runShellInNetns, until, WITHOUT_DAD } from "../../../testing/netns.ts";
-import { clusterRoutesOf, hasRouteTo, routeDestination } from "../harness/cluster_routes.ts";
+import { clusterRoutesOf, hasRouteTo, routeDestination } from "../../../testing/cluster_routes.ts";
 import { CNI_PROGRAM, newScratchDirectory } from "../repository.ts";
 import { peakPrivateBytes, processorMsOf, resetPeak } from "../harness/process_cost.ts";
 import { type BenchRow, formatNumber, row } from "./table.ts";

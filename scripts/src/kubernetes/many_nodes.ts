@@ -2,7 +2,7 @@
 import { type Netns, openNetns } from "../../../ffi/netns/netns.ts";
 import { newNode, nodeAddress } from "../../../testing/cluster_nodes.ts";
 import { type BenchRow, countGoals, row } from "../bench/table.ts";
-import { clusterRoutesOf, hasRouteTo, routeDestination } from "../harness/cluster_routes.ts";
+import { clusterRoutesOf, hasRouteTo, routeDestination } from "../../../testing/cluster_routes.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { peakPrivateBytes, processorMsOf, resetPeak } from "../harness/process_cost.ts";
 import { runSuccessfully } from "../harness/process.ts";
