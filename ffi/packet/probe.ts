@@ -156,6 +156,23 @@ export function tcpProbe(address: Ip, port: number): Probe {
   };
 }
 
+/**
+ * Whether packets arrive, if only where somebody says that nobody has the address.
+ *
+ * @param source an address of this host
+ */
+export function arrivalProbe(source: Ip, address: Ip, port: number): Probe {
+  return {
+    open: () => openSocket(address, SOCK_STREAM | O_NONBLOCK, 0),
+    send(socket) {
+      bind(socket, source);
+      ignoreErrors(["EINPROGRESS"], () => connect(socket, address, port));
+    },
+    awaited: POLLOUT,
+    isAnswer: ({ fd }) => takeSocketError(fd)?.code !== "ETIMEDOUT",
+  };
+}
+
 // linux/tcp.h struct tcphdr
 const SEGMENT_BYTES = 20;
 const CHECKSUM_AT = 16;

@@ -1,7 +1,7 @@
 /** The network between the nodes of a cluster: what its part says, and packets to other nodes. @module */
-import { type Cidr, containsIp, familyOf, type Ip, ipOf } from "../../../ffi/address.ts";
+import { type Cidr, containsIp, familyOf, type Ip, ipOf, networkOf, nextIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
-import { findAnswered, pingProbe, type Probe, synProbe, tcpProbe } from "../../../ffi/packet/probe.ts";
+import { arrivalProbe, findAnswered, pingProbe, type Probe, synProbe, tcpProbe } from "../../../ffi/packet/probe.ts";
 import { matchAll } from "../../../ffi/route/route.ts";
 import { underlayOf } from "../../../cluster/network/plan.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
@@ -116,9 +116,10 @@ interface TriedAddress {
 /** One in the other node's range, without the tunnel. */
 interface DirectTarget {
   readonly address: Ip;
-  /** In this node's range. Absent, as `ping` is, where nothing can be told. */
+  /** In this node's range. Absent where nothing can be told. */
   readonly source?: Ip;
-  readonly ping?: Probe;
+  /** An answer to one of them is enough. */
+  readonly probes: readonly Probe[];
 }
 
 const tryAddress = (address: Ip): TriedAddress => ({
@@ -142,7 +143,7 @@ function* tryNode(
   const answered = echoed.union(
     yield [
       ...unheard.map(({ call }) => call),
-      ...targets.flatMap((target) => "call" in target ? [target.ping, target.call] : target.ping ?? []),
+      ...targets.flatMap((target) => "call" in target ? [target.ping, target.call] : target.probes),
     ],
   );
   if (answered.size === 0) return [silentNode(peer, peer.addresses)];
@@ -160,7 +161,10 @@ function* tryNode(
         : tryDirect(peer, node, target, mtu, answered),
     );
   }
-  return findings.length > 0 ? findings : [ok(`node "${peer.name}" answers`)];
+  if (findings.length > 0) return findings;
+  const isTried = targets.every((target) => "call" in target || target.source !== undefined);
+  const remark = isTried ? "" : "; packets between pods were not tried: that needs a pod on this node, and a route";
+  return [ok(`node "${peer.name}" answers${remark}`)];
 }
 
 const silentNode = ({ name }: ClusterNode, addresses: readonly Ip[]): Finding =>
@@ -175,17 +179,23 @@ function findTargets(
   peer: ClusterNode,
 ): (TriedAddress | DirectTarget)[] {
   const tunnel = host.links.find(({ name }) => name === TUNNEL_LINK)?.index;
-  const addresses = peer.podCidrs.map(tunnelAddress);
+  const addresses = peer.podCidrs.map((cidr) => tunnel === undefined ? gatewayOf(cidr) : tunnelAddress(cidr));
   const ways = matchAll(host.netns.route, addresses);
   return addresses.map((address, i) => {
-    // It is on the tunnel's link, and each node has one or none has.
-    if (tunnel === undefined) return { address };
-    if (ways[i]?.oif === tunnel) return tryAddress(address);
+    if (tunnel !== undefined && ways[i]?.oif === tunnel) return tryAddress(address);
     const range = own?.podCidrs.find((cidr) => familyOf(cidr) === familyOf(address));
     const source = range && host.addresses.map((each) => ipOf(each.address)).find((ip) => containsIp(range, ip));
-    return source === undefined ? { address } : { address, source, ping: pingProbe(address, { source }) };
+    if (source === undefined) return { address, probes: [] };
+    const ping = pingProbe(address, { source });
+    // The address of the tunnel's link is always there.
+    if (tunnel !== undefined) return { address, source, probes: [ping] };
+    if (ways[i]?.dst !== peer.podCidrs[i]) return { address, probes: [] };
+    return { address, source, probes: [ping, arrivalProbe(source, address, KUBELET_PORT)] };
   });
 }
+
+/** Pods of a node have it on the node's side. Without pods, the node says that nobody has it. */
+const gatewayOf = (podCidr: Cidr): Ip => nextIp(ipOf(networkOf(podCidr)))!;
 
 function* tryTunnel(
   subject: Subject,
@@ -263,12 +273,12 @@ function* tryChecksums(own: ClusterNode | undefined, peer: ClusterNode, target: 
 function* tryDirect(
   peer: ClusterNode,
   node: TriedAddress | undefined,
-  { address, source, ping }: DirectTarget,
+  { address, source, probes }: DirectTarget,
   mtu: number,
   answered: ReadonlySet<Probe>,
 ): Trial {
   if (node === undefined) return [];
-  const isReached = ping !== undefined && answered.has(ping);
+  const isReached = probes.some((probe) => answered.has(probe));
   if (!answered.has(node.ping)) {
     return isReached || answered.has(node.call) ? [] : [silentNode(peer, [node.address])];
   }
@@ -279,7 +289,7 @@ function* tryDirect(
       advise("the network between nodes has a smaller MTU than their links: lower that of the links"),
     )];
   }
-  if (ping === undefined || isReached) return [];
+  if (source === undefined || isReached) return [];
   return [broken(
     `node "${peer.name}" answers at ${node.address}, but at ${address} not to ${source}: packets between pods are lost`,
     advise(
