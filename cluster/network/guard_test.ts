@@ -42,6 +42,8 @@ function innerPacket(to: SiteNode, source: Ip, text: string, vni = VNI): Uint8Ar
   return vxlanPayload(vni, ethernetFrame("0e:00:00:00:00:77" as Mac, tunnelMac(to.node), inner));
 }
 
+const endpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:${port}` : `[${ip}]:${port}`;
+
 const macOf = (netns: Netns, ifname: string): Mac => link.get(netns.route, ifname).mac!;
 
 async function newForgery(underlay: 4 | 6, segments: 1 | 2 = 1) {
@@ -106,5 +108,39 @@ describe.each([4, 6] as const)("over IPv%d", (underlay) => {
     sendFromPod(a, from, other, PORT + 1, new TextEncoder().encode("another port"));
     await until(() => control.texts.length > 0);
     expect(inbox.texts).toEqual([]);
+  });
+
+  test("pods reach the tunnel's port of a node by no NodePort and no Service", async () => {
+    const { site, a, b, c } = await newForgery(underlay);
+    using _site = site;
+    const family = underlay === 4 ? "ip" : "ip6";
+    const service = parseIp(underlay === 4 ? "10.96.0.9" : "fd96::9");
+    const leadTo = (node: Netns, from: string, { to, port }: { to: SiteNode; port: number }) =>
+      runShellInNetns(
+        node,
+        "nft 'add table inet services; add chain inet services c { type nat hook prerouting priority dstnat; }'",
+        `nft 'add rule inet services c ${from} dnat ${family} to ${endpoint(addressOf(to, underlay), port)}'`,
+      );
+    leadTo(a.netns, "udp dport 30001", { to: a, port: PORT });
+    leadTo(a.netns, "udp dport 30003", { to: c, port: PORT });
+    leadTo(a.netns, "udp dport 30011", { to: a, port: PORT + 1 });
+    leadTo(a.netns, "udp dport 30013", { to: c, port: PORT + 1 });
+    leadTo(b.netns, `${family} daddr ${service} udp dport 80`, { to: c, port: PORT });
+    using ofA = await openInbox(a.pod, INNER_PORT);
+    using ofC = await openInbox(c.pod, INNER_PORT);
+    using controlOfA = await openInbox(a.netns, PORT + 1);
+    using controlOfC = await openInbox(c.netns, PORT + 1);
+    // Masquerading gives it the address of node b, from which the tunnel takes packets of that node's pods.
+    const send = (to: Ip, port: number, payload: Uint8Array) => sendFromPod(b, podOf(b, underlay), to, port, payload);
+    const node = addressOf(a, underlay);
+    const control = new TextEncoder().encode("another port");
+    send(node, 30001, innerPacket(a, podOf(b, 4), "by a NodePort to its own node"));
+    send(node, 30003, innerPacket(c, podOf(b, 4), "by a NodePort to another node"));
+    send(service, 80, innerPacket(c, podOf(b, 4), "by a Service"));
+    send(node, 30011, control);
+    send(node, 30013, control);
+    await until(() => controlOfA.texts.length + controlOfC.texts.length === 2);
+    expect([controlOfA.texts, controlOfC.texts]).toEqual([["another port"], ["another port"]]);
+    expect([ofA.texts, ofC.texts]).toEqual([[], []]);
   });
 });
