@@ -82,6 +82,7 @@ describe("is mended by a look:", () => {
     ["a rule too many", "nft insert rule inet cni_cluster tunnel_input accept"],
     ["elements deleted", "nft flush set inet cni_cluster tunnel44; nft flush set inet cni_cluster cluster6"],
     ["an element too many", "nft add element inet cni_cluster nodes4 { 192.0.2.99 }"],
+    ["ranges too many", "nft add element inet cni_cluster cluster4 { 10.99.0.0/24, 10.99.2.0/24 }"],
   ])("%s", async (_, script) => {
     using site = await newClusterSite(BOTH);
     const [a] = site.nodes as [SiteNode];

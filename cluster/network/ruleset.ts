@@ -327,12 +327,17 @@ function deleteSurplus(nl: Netlink, tx: Transaction, wanted: ReadonlyMap<string,
   let count = 0;
   for (const [set, texts] of wanted) {
     collectRecent();
-    const surplus = nft.listElements(nl, CLUSTER_TABLE, set).filter((element) => !texts.delete(textOf(element)));
+    const surplus = nft.listElements(nl, CLUSTER_TABLE, set).filter((element) => !texts.delete(textOf(element)))
+      .sort(compareElements);
     tx.deleteElements(CLUSTER_TABLE, set, surplus);
     count += surplus.length;
   }
   return count;
 }
+
+/** The kernel may refuse to delete the end of an interval before its start. Where two meet, the end comes first. */
+const compareElements = (a: nft.Element, b: nft.Element): number =>
+  Buffer.compare(a.key, b.key) || (b.flags ?? 0) - (a.flags ?? 0);
 
 const textOf = ({ key, flags = 0 }: nft.Element): string => `${key.toHex()} ${flags}`;
 
