@@ -43,6 +43,8 @@ export interface SiteOptions {
   /** Nodes have addresses of these families; by default, of those of pods. */
   readonly underlay?: readonly (4 | 6)[];
   readonly rpFilter?: 0 | 1 | 2;
+  /** On `lo`, as in routed racks: eth0 has none beside, and all ways lead over the router. */
+  readonly addressesOn?: "eth0" | "lo";
 }
 
 const SEGMENTS = {
@@ -54,7 +56,7 @@ const FORWARDING = "echo 1 >/proc/sys/net/ipv4/ip_forward; echo 1 >/proc/sys/net
 
 /** Nodes a, b and c that know each other; the network of each is up. */
 export async function newClusterSite(options: SiteOptions = {}): Promise<ClusterSite> {
-  const { segments = 1, families = [4, 6], underlay = families, rpFilter = 0 } = options;
+  const { segments = 1, families = [4, 6], underlay = families, rpFilter = 0, addressesOn = "eth0" } = options;
   using building = new DisposableStack();
   const router = building.use(newNetns());
   runShellInNetns(
@@ -84,12 +86,13 @@ export async function newClusterSite(options: SiteOptions = {}): Promise<Cluster
       FORWARDING,
       `for each in all default; do echo ${rpFilter} >/proc/sys/net/ipv4/conf/$each/rp_filter; done`,
       `ip link set lo up; ip link add eth0 type veth peer name port-${name} netns ${router.path}; ip link set eth0 up`,
-      ...underlay.includes(4) ? [`ip addr add ${net4}.1${number}/24 dev eth0; ip route add default via ${net4}.1`] : [],
-      ...underlay.includes(6)
-        ? [`ip addr add ${net6}:1${number}/64 dev eth0 nodad; ip route add default via ${net6}:1`]
-        : [],
     );
     runShellInNetns(router, `ip link set port-${name} master br${segment} up`);
+    for (const family of underlay) {
+      const ip = family === 4 ? `${net4}.1${number}` : `${net6}:1${number}`;
+      if (addressesOn === "lo") addRoutedAddress(router, netns, { ip, segment, number, family });
+      else addLinkAddress(netns, ip, family === 4 ? `${net4}.1` : `${net6}:1`);
+    }
     attachPod(netns, pod, number, families);
     building.use(await serveTcpAndUdp(pod, `pod-${name}`));
     const node: ClusterNode = {
@@ -110,6 +113,35 @@ export async function newClusterSite(options: SiteOptions = {}): Promise<Cluster
   }
   const resources = building.move();
   return { router, nodes, [Symbol.dispose]: () => resources.dispose() };
+}
+
+function addLinkAddress(node: Netns, ip: string, gateway: string): void {
+  const [length, dad] = ip.includes(":") ? ["64", "nodad"] : ["24", ""];
+  runShellInNetns(node, `ip addr add ${ip}/${length} dev eth0 ${dad}; ip route add default via ${gateway}`);
+}
+
+interface RoutedAddress {
+  readonly ip: string;
+  readonly segment: 1 | 2;
+  readonly number: number;
+  readonly family: 4 | 6;
+}
+
+/** As a routing daemon does by which each node tells its router of the address. */
+function addRoutedAddress(router: Netns, node: Netns, { ip, segment, number, family }: RoutedAddress): void {
+  const [own, gateway] = family === 4 ? [ip, `${SEGMENTS[segment].net4}.1`] : [`fe80::1${number}`, "fe80::1"];
+  const length = family === 4 ? 32 : 128;
+  runShellInNetns(
+    node,
+    `ip addr add ${ip}/${length} dev lo`,
+    ...family === 6 ? [`ip addr add ${own}/64 dev eth0 nodad`] : [],
+    `ip -${family} route add default via ${gateway} dev eth0 onlink src ${ip}`,
+  );
+  runShellInNetns(
+    router,
+    ...family === 6 ? [`ip addr replace ${gateway}/64 dev br${segment} nodad`] : [],
+    `ip route add ${ip}/${length} ${family === 6 ? `via ${own} ` : ""}dev br${segment}`,
+  );
 }
 
 export const peersOf = (nodes: readonly SiteNode[], uid: string): ClusterNode[] =>

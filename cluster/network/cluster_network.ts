@@ -3,6 +3,7 @@ import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { currentNetns, type Netns } from "../../ffi/netns/netns.ts";
 import * as address from "../../ffi/route/address.ts";
 import * as link from "../../ffi/route/link.ts";
+import { IFF_LOOPBACK } from "../../ffi/route/uapi.ts";
 import { SystemError } from "../../ffi/sys/error.ts";
 import { IPV6_MIN_MTU } from "../../plugins/lib/links/sysctls.ts";
 import { collectRecent } from "../garbage.ts";
@@ -310,7 +311,9 @@ export class ClusterNetwork implements Disposable {
   #mtuWithoutPeers(): number {
     const [first] = this.#own?.addresses ?? [];
     const index = first && address.list(this.#nl).find((each) => ipOf(each.address) === first)?.index;
-    const mtu = (index === undefined ? undefined : this.#facts.links.get(index)?.mtu) ?? DEFAULT_MTU;
+    const own = index === undefined ? undefined : this.#facts.links.get(index);
+    // Packets leave by another link where the address is on lo, as in routed racks.
+    const mtu = (own && (own.flags & IFF_LOOPBACK) === 0 ? own.mtu : undefined) ?? DEFAULT_MTU;
     return this.#settings.tunnel === "always" && first ? mtu - tunnelOverhead(familyOf(first)) : mtu;
   }
 

@@ -10,6 +10,8 @@ import {
   type SiteOptions,
 } from "../../testing/cluster_site.ts";
 import { runShellInNetns } from "../../testing/netns.ts";
+import { ClusterNetwork } from "./cluster_network.ts";
+import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 import { requestTcp, requestUdp } from "../../testing/traffic.ts";
 
 const OUTSIDE = { 4: "203.0.113.1", 6: "2001:db8:ff::1" };
@@ -73,6 +75,59 @@ test("pods of both families reach each other over nodes with IPv6 addresses", as
       ? sourceOnLink(from, family)
       : sourceInTunnel(from, family);
   expect(await wrongAnswers(site, source)).toEqual([]);
+});
+
+/** Node a gets a second way to the router, by which the router sends everything. */
+function addUplink({ router, nodes }: ClusterSite): void {
+  const { netns, node } = nodes[0]!;
+  const [ip4, ip6] = node.addresses;
+  runShellInNetns(
+    netns,
+    `ip link add eth1 type veth peer name second netns ${router.path}; ip link set eth1 up`,
+    "ip addr add fe80::11/64 dev eth1 nodad",
+    `ip route replace default src ${ip4} nexthop via 192.0.2.1 dev eth0 onlink nexthop via 198.51.100.1 dev eth1 onlink`,
+    `ip -6 route append default via fe80::1 dev eth1 src ${ip6}`,
+  );
+  runShellInNetns(
+    router,
+    "ip link set second master br2 up",
+    `ip route replace ${ip4} dev br2; ip -6 route del ${ip6}; ip -6 route add ${ip6} via fe80::11 dev br2`,
+  );
+}
+
+describe("nodes whose addresses are on lo", () => {
+  test.each([0, 1, 2] as const)("reach each other by the tunnel, with rp_filter %d", async (rpFilter) => {
+    using site = await newClusterSite({ segments: 2, rpFilter, addressesOn: "lo" });
+    expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
+    expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+    for (const { netns, network } of site.nodes) {
+      expect(runShellInNetns(netns, "ip route show proto 67")).toContain("encap ip");
+      expect(network.mtu).toBe(1450);
+    }
+  });
+
+  test("take packets by another uplink of the same default route", async () => {
+    using site = await newClusterSite({ segments: 2, addressesOn: "lo" });
+    addUplink(site);
+    expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+  });
+
+  test.each(["auto", "always", "never"] as const)(
+    "give pods no MTU of lo while alone, with --tunnel %s",
+    async (tunnel) => {
+      using site = await newClusterSite({ settings: { tunnel }, addressesOn: "lo" });
+      const { node, run } = site.nodes[0]!;
+      using alone = site.nodes[0]!.netns.run<ClusterNetwork>(() =>
+        new ClusterNetwork({ settings: { ...DEFAULT_CLUSTER_SETTINGS, tunnel }, log: () => {} })
+      );
+      run(() => alone.replace(node, [], []));
+      expect({ mtu: alone.mtu, isSetUp: alone.isSetUp, problems: alone.problems() }).toEqual({
+        problems: [],
+        mtu: tunnel === "always" ? 1450 : 1500,
+        isSetUp: true,
+      });
+    },
+  );
 });
 
 /** Node a gets a second card, on the link of node c. */

@@ -27,6 +27,7 @@ export const RTNLGRP_NSID = 28;
 // linux/if.h
 export const ALTIFNAMSIZ = 128;
 export const IFF_UP = 0x1;
+export const IFF_LOOPBACK = 0x8;
 export const IFF_POINTOPOINT = 0x10;
 export const IFF_RUNNING = 0x40;
 export const IFF_NOARP = 0x80;
