@@ -5,12 +5,16 @@ export interface Clock extends Disposable {
   pass(ms: number): void;
 }
 
-/** Stands still between calls of `pass`, for all that asks `performance.now()`. */
+/** Stands still between calls of `pass`, for all that asks `performance.now()` or `Date.now()`. */
 export function stopClock(): Clock {
-  let nowMs = performance.now();
-  const now = spyOn(performance, "now").mockImplementation(() => nowMs);
+  const [startMs, startDateMs] = [performance.now(), Date.now()];
+  let passedMs = 0;
+  const clocks = [
+    spyOn(performance, "now").mockImplementation(() => startMs + passedMs),
+    spyOn(Date, "now").mockImplementation(() => startDateMs + passedMs),
+  ];
   return {
-    pass: (ms) => void (nowMs += ms),
-    [Symbol.dispose]: () => now.mockRestore(),
+    pass: (ms) => void (passedMs += ms),
+    [Symbol.dispose]: () => clocks.forEach((clock) => clock.mockRestore()),
   };
 }
