@@ -1,5 +1,5 @@
 /** Which addresses are sure to have no tracked flows when a pod gets them: it need not wait for a walk. @module */
-import { containsIp, familyOf, type Ip, ipOf, networkOf } from "../ffi/address.ts";
+import { broadcastOf, containsIp, familyOf, type Ip, ipOf } from "../ffi/address.ts";
 import { dumpFlowsInPieces } from "../ffi/conntrack/conntrack.ts";
 import { NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
@@ -139,8 +139,8 @@ export class FreeAddresses implements Disposable {
     const ranges = route.listUnreachable(nl, addressFamily(ip)).filter((range) =>
       familyOf(ipOf(range)) === familyOf(ip) && containsIp(range, ip)
     );
-    // IPAM gives nobody the first address.
-    const ways = route.matchAll(nl, ranges.map((range) => ipOf(networkOf(range))));
+    // No pod has the last address, and the tunnel has the first one.
+    const ways = route.matchAll(nl, ranges.map(broadcastOf));
     return ranges.length > 0 && ways.every((way) => way === undefined);
   }
 
