@@ -16,6 +16,7 @@ import { reservationsOf } from "../../../networks/reservations.ts";
 import { closedSysctl } from "../closed_sysctl.ts";
 import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
 import { type KubeProxyRules, readKubeProxyRules, type ServiceEndpoint } from "../kube_proxy_rules.ts";
+import { addressesOfOthers } from "../other_networks.ts";
 import type { Subject } from "../subject.ts";
 
 /** What keeps pods of the network from Services, on a node with kube-proxy's rules. */
@@ -54,7 +55,10 @@ function checkStaleEndpoints(subject: Subject, endpoints: readonly ServiceEndpoi
   const inSubnets = endpoints.filter(({ address }) => subject.subnets.some((subnet) => containsIp(subnet, address)));
   if (inSubnets.length === 0) return [];
   const known = podAddresses(subject);
-  const stale = inSubnets.filter(({ address, isCalled }) => !known.has(address) && isCalled());
+  const unknown = inSubnets.filter(({ address, isCalled }) => !known.has(address) && isCalled());
+  if (unknown.length === 0) return [];
+  const others = new Set(addressesOfOthers(subject));
+  const stale = unknown.filter(({ address }) => !others.has(address));
   if (stale.length === 0) return [];
   const texts = new Set(stale.map(({ service, address }) => `those of "${service}" to ${address}`));
   const what = `kube-proxy's rules are stale: they send calls to pods that are gone, ${abbreviate([...texts])}`;
