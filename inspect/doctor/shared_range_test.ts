@@ -64,3 +64,38 @@ test("kube-proxy leads to a pod that only the cache of its engine has", () => {
   other.remove();
   expect(doctorHost.broken()).toContainEqual(STALE);
 });
+
+test.each(Object.entries(OTHERS))("no advice cuts off a container of a network with %s", (_, plugin) => {
+  using doctorHost = newDoctorHost();
+  using _other = addOther(doctorHost, plugin);
+  expect(JSON.stringify(doctorHost.examine().findings)).not.toMatch(/ip (-6 )?(route|link) (del|replace)/);
+});
+
+test("a network with routes into the range is named", () => {
+  using doctorHost = newDoctorHost();
+  using other = addOther(doctorHost, OTHERS["routes to its containers"]);
+  const found = () =>
+    doctorHost.examine().findings.filter(({ check, severity }) => check === "host routes" && severity !== "ok");
+  expect(found()).toEqual([{
+    check: "host routes",
+    severity: "warning",
+    what: `network "other" has addresses of 10.9.0.0/29 too, by "${other.port}"`,
+    advice: 'choose another subnet for "web" or "other", unless one takes the place of the other',
+  }]);
+  other.remove();
+  expect(found()).toEqual([]);
+});
+
+test("of two containers with one address, the other's route is not replaced", () => {
+  using doctorHost = newDoctorHost();
+  using other = addOther(doctorHost, OTHERS["routes to its containers"]);
+  doctorHost.shell(`ip route add 10.9.0.2 dev ${other.port}`);
+  const { findings } = doctorHost.examine();
+  expect(findings.filter(({ check, severity }) => check === "host routes" && severity === "broken")).toEqual([
+    expect.objectContaining({
+      what: expect.stringContaining(`leads to "${other.port}", not to "br9"`),
+      advice: expect.stringContaining('network "other" has the address, too: choose another subnet'),
+      mend: expect.stringMatching(/^cni run del web \S+ .*&& cni run add web /),
+    }),
+  ]);
+});

@@ -20,8 +20,10 @@ import {
   prefixLengthOf,
 } from "../../../ffi/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, advise, broken, careful, type Finding, ok, warning } from "../finding.ts";
 import { shellCommand } from "../../../spec/shell_command.ts";
+import { type FindOtherNetwork, otherNetworkFinder } from "../other_networks.ts";
+import { reattach } from "../reattach.ts";
 import { Routing } from "../routing.ts";
 import { findStrictRpFilter } from "../strict_rp_filter.ts";
 import {
@@ -41,10 +43,11 @@ export function checkRoutesBack(subject: Subject): Finding[] {
   const overlap = findSubjectOverlap(subject);
   const isOwn = ownLinkTest(subject.bridge, subject.network.name);
   const foreign = listForeignRoutes(hostNetworks(subject.host), subject.subnets, isOwn, overlap);
+  const findOther = otherNetworkFinder(subject);
   const problems = [
     ...overlap ? describeSubjectOverlap(subject, overlap) : [],
-    ...foreign.flatMap((found) => describeForeignRoute(subject, found)),
-    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, { foreign, overlap, routing })),
+    ...describeForeignRoutes(subject, foreign, findOther),
+    ...subject.containers.flatMap((each) => checkRouteBack(subject, each, { foreign, overlap, routing, findOther })),
   ];
   const result = [...problems, ...checkUplink(subject, routing)];
   if (result.length > 0) return result;
@@ -67,6 +70,25 @@ function describeSubjectOverlap({ network, subnets, allowsRouteOverlap }: Subjec
       advise(`choose another subnet in ${file}, then attach the containers anew`),
     ),
   ];
+}
+
+/** Packets of the other network's containers need its routes: to remove them is no advice. */
+function describeForeignRoutes(
+  subject: Subject,
+  foreign: readonly ForeignRoute[],
+  findOther: FindOtherNetwork,
+): Finding[] {
+  const shared = Map.groupBy(foreign, ({ device }) => findOther(device));
+  const { network } = subject;
+  return [...shared].flatMap(([other, routes]) => {
+    if (other === undefined) return routes.flatMap((found) => describeForeignRoute(subject, found));
+    const ranges = [...new Set(routes.map(({ subnet }) => subnet))].join(" and ");
+    const links = [...new Set(routes.map(({ device }) => `"${device.name}"`))];
+    return [warning(
+      `network "${other}" has addresses of ${ranges} too, by ${abbreviate(links)}`,
+      advise(`choose another subnet for "${network.name}" or "${other}", unless one takes the place of the other`),
+    )];
+  });
 }
 
 function describeForeignRoute({ network, containers }: Subject, { subnet, dst, device }: ForeignRoute): Finding[] {
@@ -96,10 +118,11 @@ export function addressesBehind(subject: Subject, container: ExaminedContainer):
 function checkRouteBack(
   subject: Subject,
   container: ExaminedContainer,
-  { foreign, overlap, routing }: {
+  { foreign, overlap, routing, findOther }: {
     readonly foreign: readonly ForeignRoute[];
     readonly overlap: HostNetwork | undefined;
     readonly routing: Routing;
+    readonly findOther: FindOtherNetwork;
   },
 ): Finding[] {
   return addressesBehind(subject, container).flatMap((address) => {
@@ -112,7 +135,7 @@ function checkRouteBack(
     // What is more than a missing or another route is described by the check of routing.
     if (way.oif === device.index || way.cause()) return [];
     const outgoing = subject.host.links.find(({ index }) => index === way.oif);
-    return [describeRouteBack(subject, container, ipOf(address), device, outgoing)];
+    return [describeRouteBack(subject, container, ipOf(address), device, outgoing, findOther)];
   });
 }
 
@@ -128,12 +151,16 @@ function describeRouteBack(
   ip: Ip,
   device: link.Link,
   outgoing: link.Link | undefined,
+  findOther: FindOtherNetwork,
 ): Finding {
   const { host } = subject;
+  const other = outgoing && findOther(outgoing);
   const leads = outgoing ? `leads to "${outgoing.name}", not to "${device.name}"` : "is missing";
   const replacement = shellCommand(["ip", "route", "replace", hostPrefix(ip), "dev", device.name!]);
   // Another machine may have the address there.
-  const mend = careful(replacement, outgoing !== undefined && hasNearRoute(subject, ip, outgoing));
+  const mend = other === undefined
+    ? careful(replacement, outgoing !== undefined && hasNearRoute(subject, ip, outgoing))
+    : reattach(container.attachment, `network "${other}" has the address, too: choose another subnet`);
   const strict = familyOf(ip) === 4 ? findStrictRpFilter(host.sysctl, device) : undefined;
   if (!strict) return broken(`the host's route to ${ip} of ${describeContainer(container)} ${leads}`, mend);
   const what = `${strict} is 1 (strict), and the host's route to ${ip} of ${describeContainer(container)} ${leads}: ` +
