@@ -227,6 +227,7 @@ export class ClusterPart implements Disposable {
       ...this.#network && { routes: this.#network.routeCounts() },
       mtu: this.#network?.mtu ?? 0,
       problems: this.#problems(own),
+      leftRoutes: this.#network?.leftRoutes() ?? [],
     };
     this.#status.write(status, this.#heardAtMs);
   }

@@ -1,5 +1,6 @@
 /** What the part tells others of itself: a file that doctor, show, metrics and the probe of readiness read. @module */
 import type { Cidr } from "../ffi/address.ts";
+import type { LeftRoute } from "./network/left_route.ts";
 import type { RouteCounts } from "./network/route_counts.ts";
 import { findStatusFile, type StatusOrigin } from "./status_file.ts";
 
@@ -25,6 +26,8 @@ export interface ClusterStatus extends StatusOrigin {
   readonly mtu: number;
   /** Nodes that are not reached, and why. */
   readonly problems: readonly string[];
+  /** Older servers do not tell. */
+  readonly leftRoutes?: readonly LeftRoute[];
 }
 
 export const findClusterStatus = (stateDirectory: string): ClusterStatus | undefined => findStatusFile(stateDirectory);

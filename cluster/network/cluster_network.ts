@@ -11,6 +11,7 @@ import { type ClusterNode, isSameNode } from "../node.ts";
 import { ClusterRules } from "./cluster_rules.ts";
 import { Counts } from "./counts.ts";
 import { KernelChanges, type WatchedState } from "./kernel_changes.ts";
+import type { LeftRoute } from "./left_route.ts";
 import { NodeRoutes } from "./node_routes.ts";
 import type { RouteCounts } from "./route_counts.ts";
 import { type HostFacts, matchNodes, NO_PLAN, type PeerPlan, planOwnRanges, planPeer } from "./plan.ts";
@@ -126,6 +127,11 @@ export class ClusterNetwork implements Disposable {
 
   routeCounts(): RouteCounts {
     return this.#routes.counts();
+  }
+
+  /** They are among the problems, and the cluster's would take their place. */
+  leftRoutes(): readonly LeftRoute[] {
+    return this.#routes.leftRoutes((index) => this.#facts.links.get(index)?.name);
   }
 
   problems(): readonly string[] {

@@ -7,7 +7,7 @@ import { addressFamily } from "../../ffi/route/address.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
-import { NUD_PERMANENT, RT_TABLE_MAIN } from "../../ffi/route/uapi.ts";
+import { NUD_PERMANENT, RT_TABLE_MAIN, RTPROT_BOOT } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { collectRecent, Garbage } from "../garbage.ts";
 import { Counts } from "./counts.ts";
@@ -21,6 +21,7 @@ import {
   type PlannedRoute,
   toRawRoute,
 } from "./plan.ts";
+import type { LeftRoute } from "./left_route.ts";
 import type { RouteCounts } from "./route_counts.ts";
 import { ROUTE_PROTOCOL } from "./settings.ts";
 
@@ -36,6 +37,8 @@ interface Obstacle {
   readonly text: string;
   /** Of another program's route; absent if the kernel has refused ours. */
   readonly links?: readonly number[];
+  /** Present if ours would lead the same way. */
+  readonly leftRoute?: Pick<LeftRoute, "dst" | "gateway"> & { readonly oif: number };
 }
 
 const ROUTES_OF_A_MEGABYTE = 1000;
@@ -64,6 +67,13 @@ export class NodeRoutes {
 
   problems(): string[] {
     return Array.from(this.#obstacles.values(), ({ text }) => text);
+  }
+
+  leftRoutes(nameOf: (link: number) => string | undefined): LeftRoute[] {
+    return this.#obstacles.values().toArray().flatMap(({ text, leftRoute }) => {
+      const link = leftRoute && nameOf(leftRoute.oif);
+      return link === undefined ? [] : [{ problem: text, dst: leftRoute!.dst, gateway: leftRoute!.gateway, link }];
+    });
   }
 
   get hasObstacle(): boolean {
@@ -208,7 +218,7 @@ export class NodeRoutes {
     const foreign = wanted && !leadsNowhere(wanted) &&
       present.find((route) => route.protocol !== ROUTE_PROTOCOL && metric(route) <= metricOf(wanted));
     if (wanted && foreign) {
-      this.#obstacles.set(dst, { text: obstacleText(wanted, foreign), links: rawRoute.linksOf(foreign) });
+      this.#obstacles.set(dst, describeObstacle(wanted, foreign));
     }
     const isMissing = wanted && !isRight;
     // The kernel replaces the first of equal metric, whoever made it.
@@ -247,6 +257,18 @@ const metric = ({ priority = 0 }: RawRoute): number => priority;
 
 const describePlanned = ({ gateway }: PlannedRoute): string =>
   `${gateway === undefined ? "unreachable" : `via ${gateway}`} (protocol ${ROUTE_PROTOCOL})`;
+
+function describeObstacle(wanted: PlannedRoute, foreign: RawRoute): Obstacle {
+  const { dst, gateway, oif } = wanted;
+  const text = obstacleText(wanted, foreign);
+  const links = rawRoute.linksOf(foreign);
+  // A routing daemon has a protocol of its own, and would put its route back.
+  const isLeft = foreign.protocol === RTPROT_BOOT && wanted.encapsulation === undefined &&
+    foreign.gateway === gateway && foreign.oif === oif;
+  return isLeft && gateway !== undefined && oif !== undefined
+    ? { text, links, leftRoute: { dst, gateway, oif } }
+    : { text, links };
+}
 
 function obstacleText(wanted: PlannedRoute, foreign: RawRoute): string {
   const gateways = rawRoute.nextHopGateways(foreign);

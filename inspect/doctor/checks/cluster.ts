@@ -5,21 +5,22 @@ import { arrivalProbe, findAnswered, pingProbe, type Probe, synProbe, tcpProbe }
 import { matchAll } from "../../../ffi/route/route.ts";
 import { underlayOf } from "../../../cluster/network/plan.ts";
 import { tunnelAddress } from "../../../cluster/network/tunnel.ts";
+import type { LeftRoute } from "../../../cluster/network/left_route.ts";
 import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../../cluster/node.ts";
 import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
 import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
-import { abbreviate, advise, broken, type Finding, ok, warning } from "../finding.ts";
+import { abbreviate, advise, broken, careful, type Finding, ok, type Remedy, warning } from "../finding.ts";
 import { describeSilence } from "../silent_part.ts";
 import { findStrictRpFilter } from "../strict_rp_filter.ts";
-import { describeContainer, type Subject } from "../subject.ts";
+import { describeContainer, ipCommand, type Subject } from "../subject.ts";
 import type { TryBudget } from "../try_budget.ts";
 
 const FAILURES = "see docs/kubernetes.md, failures";
 
 /** Absent if the network is not that of a cluster. */
-const findStatus = ({ network }: Subject): ClusterStatus | undefined => {
+export const findStatus = ({ network }: Subject): ClusterStatus | undefined => {
   const status = findClusterStatus(DEFAULT_STATUS_DIRECTORY);
   return status?.network === network.name ? status : undefined;
 };
@@ -37,12 +38,12 @@ export function checkCluster(subject: Subject): Finding[] {
 }
 
 export function describeNodes(status: ClusterStatus): Finding[] {
-  const { apiProblem, heardAtMs, problems, nodes, isSynced } = status;
+  const { apiProblem, heardAtMs, problems, leftRoutes = [], nodes, isSynced } = status;
   const silence = describeSilence("cluster", status);
   if (silence.length > 0) return silence;
   const since = heardAtMs === undefined ? "" : ` since ${new Date(heardAtMs).toISOString()}`;
   return [
-    ...problems.map((problem) => broken(problem, advise(FAILURES))),
+    ...problems.map((problem) => broken(problem, remedyFor(leftRoutes.find((left) => left.problem === problem)))),
     ...apiProblem === undefined ? [] : [
       warning(
         `the API server was not heard${since}: ${apiProblem}`,
@@ -51,6 +52,16 @@ export function describeNodes(status: ClusterStatus): Finding[] {
     ],
     ...isSynced && problems.length === 0 ? [ok(`routes lead to ${nodes} other nodes`)] : [],
   ];
+}
+
+function remedyFor(left: LeftRoute | undefined): Remedy {
+  if (!left) return advise(FAILURES);
+  const { dst, gateway, link } = left;
+  const family = familyOf(dst) === 6 ? ["-6"] : [];
+  return careful(advise(
+    "unless a program that runs has made it, remove it: within five seconds, the cluster's leads the same way",
+    ipCommand(undefined, ...family, "route", "del", dst, "via", gateway, "dev", link, "proto", "boot"),
+  ));
 }
 
 /** Where a Node was made again with other ranges, pods that run keep their addresses. A network may have ranges of its own. */
