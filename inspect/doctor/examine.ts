@@ -7,6 +7,7 @@ import type { EngineNames, NamedAttachment } from "../../containers/engine_names
 import type { RuntimeContext } from "../../runtime/context.ts";
 import { checkAddresses } from "./checks/addresses.ts";
 import { checkCluster, tryOtherNodes } from "./checks/cluster.ts";
+import { checkFlannel } from "./checks/flannel.ts";
 import { checkForeignTranslations } from "./checks/foreign_translations.ts";
 import { checkHostForwarding } from "./checks/forwarding.ts";
 import { checkForwardChains } from "./checks/forward_chains.ts";
@@ -75,6 +76,7 @@ const LOOKS: readonly Check[] = [
   ["foreign translations", checkForeignTranslations],
   ["kube-proxy", checkKubeProxy],
   ["cluster", checkCluster],
+  ["flannel", checkFlannel],
   ["policy", checkPolicy],
   ["diagnoses", checkDiagnoses],
   ["resolver", checkResolver],

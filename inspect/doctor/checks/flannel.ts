@@ -1,0 +1,77 @@
+/** What flannel has left on a node that has another network of the cluster now. @module */
+import { containsIp, ipOf } from "../../../ffi/address.ts";
+import type { Netlink } from "../../../ffi/netlink/socket.ts";
+import { programsHere } from "../../../ffi/netns/programs.ts";
+import { parentOf } from "../../../ffi/sys/directory.ts";
+import { FAMILY_NAMES } from "../../../ffi/nft/family_names.ts";
+import * as nft from "../../../ffi/nft/objects.ts";
+import { jumpTarget } from "../../../ffi/nft/rule_contents.ts";
+import { NFPROTO_IPV4, NFPROTO_IPV6 } from "../../../ffi/nft/uapi.ts";
+import type { Link } from "../../../ffi/route/link.ts";
+import { listConfFiles } from "../../../runtime/load.ts";
+import { shellCommand } from "../../../spec/shell_command.ts";
+import { advise, careful, type Finding, warning } from "../finding.ts";
+import type { Subject } from "../subject.ts";
+import { findStatus } from "./cluster.ts";
+
+export function checkFlannel(subject: Subject): Finding[] {
+  return findStatus(subject) ? describeFlannelRemains(subject) : [];
+}
+
+const BRIDGE = "cni0";
+const CHAINS = [["filter", "FLANNEL-FWD"], ["nat", "FLANNEL-POSTRTG"]] as const;
+
+/** Nothing is said while pods of flannel may run. */
+export function describeFlannelRemains(subject: Subject): Finding[] {
+  const { host, network: { source = "" } } = subject;
+  const links = [...host.links.filter(isTunnelOfFlannel), ...findBridge(subject)];
+  const chains = findChains(host.netns.nft);
+  if (links.length + chains.length === 0) return [];
+  const isUsed = programsHere().has("flanneld") || links.some(({ index }) => hasPort(subject, index)) ||
+    source.startsWith("/") && listConfFiles(parentOf(source)).some((file) => /flannel[^/]*$/.test(file));
+  if (isUsed) return [];
+  const names = [...links.map(({ name }) => `"${name}"`), ...new Set(chains.map(({ chain }) => `chain ${chain}`))];
+  const statements = chains.flatMap(({ statements }) => statements);
+  const commands = [
+    ...links.map(({ name = "" }) => shellCommand(["ip", "link", "del", name])),
+    ...statements.length > 0 ? [shellCommand(["nft", statements.join("; ")])] : [],
+  ];
+  const remedy = advise("if nothing runs flannel on this node any more, remove them", commands.join("; "));
+  return [warning(`left behind by flannel: ${names.join(", ")}`, careful(remedy))];
+}
+
+const isTunnelOfFlannel = ({ name = "", info }: Link): boolean =>
+  info?.kind === "vxlan" && /^flannel(-v6)?\.\d+$/.test(name);
+
+/** Other networks have bridges of this name, too. */
+function findBridge({ host, bridge, subnets }: Subject): Link[] {
+  return host.links.filter(({ name, info, index }) =>
+    name === BRIDGE && name !== bridge?.name && info?.kind === "bridge" &&
+    host.addresses.some((found) =>
+      found.index === index && subnets.some((subnet) => containsIp(subnet, ipOf(found.address)))
+    )
+  );
+}
+
+const hasPort = ({ host }: Subject, index: number): boolean => host.links.some(({ master }) => master === index);
+
+interface LeftChain {
+  readonly chain: string;
+  /** They remove it, in the language of nft(8). */
+  readonly statements: readonly string[];
+}
+
+function findChains(nl: Netlink): LeftChain[] {
+  return [NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) =>
+    CHAINS.flatMap(([table, chain]) => {
+      if (!nft.findChain(nl, { family, table }, chain)) return [];
+      const place = `${FAMILY_NAMES[family]} ${table}`;
+      const callers = nft.listLazyRules(nl, { family, table }).filter((rule) => jumpTarget(rule) === chain);
+      const statements = [
+        ...callers.map((rule) => `delete rule ${place} ${rule.chain} handle ${rule.handle}`),
+        `delete chain ${place} ${chain}`,
+      ];
+      return [{ chain, statements }];
+    })
+  );
+}
