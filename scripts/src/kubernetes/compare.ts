@@ -8,7 +8,7 @@ import { markdownTable } from "../harness/markdown.ts";
 import { processorMsOf } from "../harness/process_cost.ts";
 import { median } from "../harness/statistics.ts";
 import { connectionCost, datagramCost, openTrafficSink } from "../harness/traffic.ts";
-import { clusterProcesses, readProc } from "./holder.ts";
+import { clusterProcesses, readProc, runsProgram } from "./holder.ts";
 import { AGNHOST_IMAGE, untilPodRuns } from "./pod_netns.ts";
 
 /** Each is the name of its cluster. */
@@ -114,7 +114,7 @@ function processFigures(program: Program): readonly (readonly [what: string, val
   const isServer = (command: string): boolean => /^cni serve|cni\0serve\0/.test(command);
   const part = program === "cni"
     ? commands.filter(({ command }) => command.startsWith("cni serve: cluster"))
-    : commands.filter(({ command }) => /^\S*flanneld\0/.test(command));
+    : commands.filter(({ pid }) => runsProgram(pid, "flanneld"));
   const whole = program === "cni" ? commands.filter(({ command }) => isServer(command)) : part;
   const nodes = 3;
   const sum = (of: readonly { readonly pid: number }[], figure: (pid: number) => number) =>

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { REFERENCE_DIRECTORY } from "../../../testing/reference_host.ts";
 import { makeDirectoryOnce, REPOSITORY_ROOT } from "../repository.ts";
 import { ADMIN_KUBECONFIG, inCluster, KUBERNETES_CACHE } from "./directory.ts";
-import { allProcesses, readProc } from "./holder.ts";
+import { allProcesses, runsProgram } from "./holder.ts";
 import { untilTrue } from "./kubectl.ts";
 import { keepRunning, type KubernetesNode, runOnNode, stopKeeping } from "./nodes.ts";
 import { runGo } from "./programs.ts";
@@ -46,7 +46,7 @@ export async function startFlannel(nodes: readonly KubernetesNode[], podRanges: 
 /** Ends it as the deletion of its DaemonSet does: what it has in the kernel stays. */
 export async function stopFlannel(nodes: readonly string[]): Promise<void> {
   for (const node of nodes) stopKeeping(node, PROGRAM);
-  const list = () => allProcesses().filter((pid) => readProc(pid, "comm").trim() === PROGRAM);
+  const list = () => allProcesses().filter((pid) => runsProgram(pid, PROGRAM));
   for (const pid of list()) process.kill(pid, "SIGTERM");
   await untilTrue("The end of flannel", () => Promise.resolve(list().length === 0));
 }

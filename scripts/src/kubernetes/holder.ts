@@ -95,3 +95,6 @@ export function readProc(pid: number, file: string): string {
     return "";
   }
 }
+
+/** Command lines of nsenter(1) and env(1) have the words of the program that they start. */
+export const runsProgram = (pid: number, program: string): boolean => readProc(pid, "comm").trimEnd() === program;

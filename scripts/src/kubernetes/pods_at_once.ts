@@ -4,7 +4,7 @@ import { ipShow } from "../../../testing/netns.ts";
 import { markdownTable } from "../harness/markdown.ts";
 import { median } from "../harness/statistics.ts";
 import { comparedCluster, type InCluster } from "./compare.ts";
-import { clusterProcesses, readProc } from "./holder.ts";
+import { clusterProcesses, runsProgram } from "./holder.ts";
 import { AGNHOST_IMAGE } from "./pod_netns.ts";
 
 const SIDES = {
@@ -67,7 +67,7 @@ async function timePods(inCluster: InCluster, cluster: string, count: number, ho
 }
 
 function nodeNamespace(cluster: string): string {
-  const kubelet = clusterProcesses(cluster).find((pid) => /^\S*kubelet\0/.test(readProc(pid, "cmdline")));
+  const kubelet = clusterProcesses(cluster).find((pid) => runsProgram(pid, "kubelet"));
   if (kubelet === undefined) throw new Error(`No kubelet runs in ${cluster}`);
   return `/proc/${kubelet}/ns/net`;
 }
