@@ -25,7 +25,7 @@ function newNode(): Netns {
   const host = newNetns();
   runShellInNetns(
     host,
-    "ip link set lo up",
+    "ip link set lo up; ip addr add 10.1.0.0/32 dev lo; ip addr add fd01::/128 dev lo",
     "ip route add unreachable 10.1.0.0/24",
     "ip route add unreachable fd01::/64",
   );
