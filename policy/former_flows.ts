@@ -85,7 +85,7 @@ export class FormerFlows implements Disposable {
         await inSlices(deleteFlowsInPieces(nl, awaited, watched), isOver);
         if (isOver()) return awaited;
       }
-      this.#addresses.setFree(new Map(released.entries().filter(([ip]) => watched.has(ip))));
+      this.#addresses.settle(released, watched);
       return awaited;
     } catch (error) {
       if (!(error instanceof SystemError)) throw error;

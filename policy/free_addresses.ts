@@ -1,11 +1,11 @@
 /** Which addresses are sure to have no tracked flows when a pod gets them: it need not wait for a walk. @module */
-import { broadcastOf, containsIp, familyOf, type Ip, ipOf } from "../ffi/address.ts";
+import { broadcastOf, type Cidr, containsIp, familyOf, type Ip } from "../ffi/address.ts";
 import { dumpFlowsInPieces } from "../ffi/conntrack/conntrack.ts";
 import { NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/socket.ts";
 import type { Netns } from "../ffi/netns/netns.ts";
-import { addressFamily } from "../ffi/route/address.ts";
 import * as route from "../ffi/route/route.ts";
 import { SystemError } from "../ffi/sys/error.ts";
+import { AF_INET, AF_INET6 } from "../ffi/sys/uapi.ts";
 import { SeenAddresses } from "./seen_addresses.ts";
 import { inSlices } from "./slices.ts";
 
@@ -34,6 +34,8 @@ export class FreeAddresses implements Disposable {
   readonly #pauses: typeof PAUSES;
   #listed: SeenAddresses | undefined;
   #hasBegun = false;
+  /** Where packets to addresses without a pod went nowhere from then on. */
+  #ranges: readonly Cidr[] = [];
   /** What pods have had since, and may have left flows. */
   readonly #used = new Set<Ip>();
   /** What was listed, or had pods, and has no flows any more. */
@@ -53,9 +55,14 @@ export class FreeAddresses implements Disposable {
     this.#isOver = true;
   }
 
-  /** Lists what flows there are, once. Before, and if that fails, no address is free. */
+  /**
+   * Lists what flows there are, once, as soon as the kernel refuses packets to addresses without a pod. Before, and if
+   * that fails, no address is free.
+   */
   async list(): Promise<void> {
     if (this.#hasBegun) return;
+    this.#ranges = this.#ignoring(() => refusedRanges(this.#host), []);
+    if (this.#ranges.length === 0) return;
     this.#hasBegun = true;
     let seen = new SeenAddresses();
     try {
@@ -96,10 +103,10 @@ export class FreeAddresses implements Disposable {
 
   /** A pod gets these addresses. @returns whether all are free */
   attach(ips: readonly Ip[]): boolean {
-    const areFree = this.#ignoring(
-      () => ips.every((ip) => this.#isFree(ip) && this.#leadsNowhereWithoutPod(ip)),
-      false,
-    );
+    const areFree = ips.every((ip) => this.#isFree(ip)) && this.#ignoring(() => {
+      const ranges = refusedRanges(this.#host);
+      return ips.every((ip) => ranges.includes(this.#rangeOf(ip)!));
+    }, false);
     this.use(ips);
     return areFree;
   }
@@ -107,41 +114,53 @@ export class FreeAddresses implements Disposable {
   /** A pod has ended that had these addresses. */
   detach(ips: readonly Ip[]): void {
     this.use(ips);
-    for (const ip of ips) this.#released.set(ip, performance.now());
+    for (const ip of ips) if (this.#rangeOf(ip)) this.#released.set(ip, performance.now());
   }
 
-  /** What a walk is to look for, and {@linkcode setFree} to be told of if it finds nothing. */
+  /** What a walk is to look for. Tell {@linkcode settle} of it afterwards. */
   released(maxCount: number): ReleasedAddresses {
     const before = performance.now() - this.#pauses.released;
-    return new Map(this.#released.entries().filter(([, at]) => at <= before).take(Math.max(0, maxCount)));
+    const due = new Map(this.#released.entries().filter(([, at]) => at <= before).take(Math.max(0, maxCount)));
+    for (const ip of this.#withWay([...due.keys()])) {
+      due.delete(ip);
+      this.#putOff(ip);
+    }
+    return due;
   }
 
-  setFree(released: ReleasedAddresses): void {
+  /** @param unseen those of which the walk has found no flow */
+  settle(released: ReleasedAddresses, unseen: ReadonlySet<Ip>): void {
     const same = [...released].flatMap(([ip, at]) => this.#released.get(ip) === at ? [ip] : []);
-    // A DEL may have failed, and left the pod's link.
-    const ways = this.#ignoring(() => route.matchAll(this.#host.route, same), undefined);
-    for (const [i, ip] of same.entries()) {
-      if (ways === undefined || ways[i] !== undefined) continue;
+    const withWay = this.#withWay(same);
+    for (const ip of same) {
+      if (!unseen.has(ip) || withWay.has(ip)) {
+        this.#putOff(ip);
+        continue;
+      }
       this.#released.delete(ip);
       this.#used.delete(ip);
       if (this.#listed?.mayHave(ip)) this.#free.add(ip);
     }
   }
 
+  #putOff(ip: Ip): void {
+    this.#released.delete(ip);
+    this.#released.set(ip, performance.now());
+  }
+
+  /** A DEL that failed has left the pod's link. */
+  #withWay(ips: readonly Ip[]): ReadonlySet<Ip> {
+    const ways = this.#ignoring(() => route.matchAll(this.#host.route, ips), undefined);
+    return new Set(ips.filter((_, i) => ways === undefined || ways[i] !== undefined));
+  }
+
+  #rangeOf(ip: Ip): Cidr | undefined {
+    return this.#ranges.find((range) => familyOf(range) === familyOf(ip) && containsIp(range, ip));
+  }
+
   #isFree(ip: Ip): boolean {
     if (this.#listed === undefined || this.#used.has(ip)) return false;
     return this.#free.has(ip) || !this.#listed.mayHave(ip);
-  }
-
-  /** On a bridge, or without a route that refuses the rest of the range, a packet to it begins a flow. */
-  #leadsNowhereWithoutPod(ip: Ip): boolean {
-    const { route: nl } = this.#host;
-    const ranges = route.listUnreachable(nl, addressFamily(ip)).filter((range) =>
-      familyOf(ipOf(range)) === familyOf(ip) && containsIp(range, ip)
-    );
-    // No pod has the last address, and the tunnel has the first one.
-    const ways = route.matchAll(nl, ranges.map(broadcastOf));
-    return ranges.length > 0 && ways.every((way) => way === undefined);
   }
 
   #ignoring<T>(ask: () => T, otherwise: T): T {
@@ -152,4 +171,12 @@ export class FreeAddresses implements Disposable {
       return otherwise;
     }
   }
+}
+
+/** Of pods with routes of their own. On a bridge, a packet to an address without a pod begins a flow. */
+function refusedRanges({ route: nl }: Netns): readonly Cidr[] {
+  const ranges = [AF_INET, AF_INET6].flatMap((family) => route.listUnreachable(nl, family));
+  // No pod has the last address, and the tunnel has the first one.
+  const ways = route.matchAll(nl, ranges.map(broadcastOf));
+  return ranges.filter((_, i) => ways[i] === undefined);
 }

@@ -123,6 +123,6 @@ test("who has an address again meanwhile keeps it used", async () => {
   expect([...released.keys()]).toEqual([A, B]);
   addresses.attach([A]);
   addresses.detach([B]);
-  addresses.setFree(released);
+  addresses.settle(released, new Set(released.keys()));
   expect([addresses.attach([A]), addresses.attach([B])]).toEqual([false, false]);
 });

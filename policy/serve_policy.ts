@@ -140,6 +140,8 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
     onList: (pods) => {
       part.takeOwnPods(pods);
       for (const pod of pods) useAddresses(pod);
+      const listed = new Set(pods.flatMap(({ uid, staticUid = uid }) => [uid, staticUid]));
+      for (const uid of attached) if (!listed.has(uid)) attached.delete(uid);
       return "taken";
     },
     onEvent(type, pod) {

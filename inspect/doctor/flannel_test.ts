@@ -20,8 +20,6 @@ const LINKS = [
 ];
 /** As flannel 0.27 makes them. */
 const RULES = ["iptables", "ip6tables"].flatMap((program) => [
-  `${program} -N FLANNEL-FWD; ${program} -A FORWARD -m comment --comment "flanneld forward" -j FLANNEL-FWD`,
-  `${program} -A FLANNEL-FWD -i up0 -m comment --comment "flanneld forward" -j ACCEPT`,
   `${program} -t nat -N FLANNEL-POSTRTG`,
   `${program} -t nat -A POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG`,
   `${program} -t nat -A FLANNEL-POSTRTG -o up0 -m comment --comment "flanneld masq" -j MASQUERADE --random-fully`,
@@ -31,14 +29,15 @@ test("one finding names all that is left, and its commands leave nothing", () =>
   using host = newDoctorHost();
   const ruleset = () => runShellInNetns(host.host, "iptables-save; ip6tables-save").replace(/^#.*\n|\[\d+:\d+\]/gm, "");
   host.shell(
-    "for each in iptables ip6tables; do $each -N OTHER; $each -A FORWARD -j OTHER; $each -t nat -N OTHER; done",
+    "for each in iptables ip6tables; do $each -P FORWARD DROP; $each -N FLANNEL-FWD; $each -A FORWARD -j FLANNEL-FWD; done",
+    "for each in iptables ip6tables; do $each -t nat -N OTHER; done",
   );
   const before = ruleset();
   host.shell(...LINKS, ...RULES);
   const found = find(host);
   expect(found.map(({ severity, what, mayDisconnect }) => [severity, what, mayDisconnect])).toEqual([[
     "warning",
-    'left behind by flannel: "flannel.1", "flannel-v6.1", "cni0", chain FLANNEL-FWD, chain FLANNEL-POSTRTG',
+    'left behind by flannel: "flannel.1", "flannel-v6.1", "cni0", chain FLANNEL-POSTRTG',
     true,
   ]]);
   host.shell(found[0]!.mend!);

@@ -19,22 +19,25 @@ export function checkFlannel(subject: Subject): Finding[] {
 }
 
 const BRIDGE = "cni0";
-const CHAINS = [["filter", "FLANNEL-FWD"], ["nat", "FLANNEL-POSTRTG"]] as const;
+/** FLANNEL-FWD only accepts: another firewall may drop what comes from other nodes without it. */
+const CHAIN = { table: "nat", chain: "FLANNEL-POSTRTG" } as const;
 
 /** Nothing is said while pods of flannel may run. */
 export function describeFlannelRemains(subject: Subject): Finding[] {
   const { host, network: { source = "" } } = subject;
   const links = [...host.links.filter(isTunnelOfFlannel), ...findBridge(subject)];
-  const chains = findChains(host.netns.nft);
-  if (links.length + chains.length === 0) return [];
+  const removals = removalsOf(host.netns.nft);
+  if (links.length + removals.length === 0) return [];
   const isUsed = programsHere().has("flanneld") || links.some(({ index }) => hasPort(subject, index)) ||
     source.startsWith("/") && listConfFiles(parentOf(source)).some((file) => /flannel[^/]*$/.test(file));
   if (isUsed) return [];
-  const names = [...links.map(({ name }) => `"${name}"`), ...new Set(chains.map(({ chain }) => `chain ${chain}`))];
-  const statements = chains.flatMap(({ statements }) => statements);
+  const names = [
+    ...links.map(({ name }) => `"${name}"`),
+    ...removals.length > 0 ? [`chain ${CHAIN.chain}`] : [],
+  ];
   const commands = [
     ...links.map(({ name = "" }) => shellCommand(["ip", "link", "del", name])),
-    ...statements.length > 0 ? [shellCommand(["nft", statements.join("; ")])] : [],
+    ...removals.length > 0 ? [shellCommand(["nft", removals.join("; ")])] : [],
   ];
   const remedy = advise("if nothing runs flannel on this node any more, remove them", commands.join("; "));
   return [warning(`left behind by flannel: ${names.join(", ")}`, careful(remedy))];
@@ -55,23 +58,16 @@ function findBridge({ host, bridge, subnets }: Subject): Link[] {
 
 const hasPort = ({ host }: Subject, index: number): boolean => host.links.some(({ master }) => master === index);
 
-interface LeftChain {
-  readonly chain: string;
-  /** They remove it, in the language of nft(8). */
-  readonly statements: readonly string[];
-}
-
-function findChains(nl: Netlink): LeftChain[] {
-  return [NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) =>
-    CHAINS.flatMap(([table, chain]) => {
-      if (!nft.findChain(nl, { family, table }, chain)) return [];
-      const place = `${FAMILY_NAMES[family]} ${table}`;
-      const callers = nft.listLazyRules(nl, { family, table }).filter((rule) => jumpTarget(rule) === chain);
-      const statements = [
-        ...callers.map((rule) => `delete rule ${place} ${rule.chain} handle ${rule.handle}`),
-        `delete chain ${place} ${chain}`,
-      ];
-      return [{ chain, statements }];
-    })
-  );
+/** In the language of nft(8). */
+function removalsOf(nl: Netlink): string[] {
+  const { table, chain } = CHAIN;
+  return [NFPROTO_IPV4, NFPROTO_IPV6].flatMap((family) => {
+    if (!nft.findChain(nl, { family, table }, chain)) return [];
+    const place = `${FAMILY_NAMES[family]} ${table}`;
+    const callers = nft.listLazyRules(nl, { family, table }).filter((rule) => jumpTarget(rule) === chain);
+    return [
+      ...callers.map((rule) => `delete rule ${place} ${rule.chain} handle ${rule.handle}`),
+      `delete chain ${place} ${chain}`,
+    ];
+  });
 }
