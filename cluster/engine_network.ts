@@ -3,13 +3,8 @@ import type { Cidr } from "../ffi/address.ts";
 import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
-import {
-  installNetworkFile,
-  needsMtu,
-  needsRanges,
-  type NetworkFileInstall,
-  prepareNetworkFile,
-} from "../networks/engine_file.ts";
+import { installNetworkFile, needsMtu, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
+import { needsRanges } from "../networks/given_ranges.ts";
 import { listConfFiles } from "../runtime/load.ts";
 import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";

@@ -3,14 +3,15 @@ import { installBytes } from "../ffi/sys/atomic_install.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { readText } from "../ffi/sys/file.ts";
-import { type LintProblem, lintText } from "./lint/lint.ts";
+import { needsRanges } from "./given_ranges.ts";
+import { lintText } from "./lint/lint.ts";
 import { networkFileText } from "./create.ts";
 import { findNameIn, readNetworkFiles } from "./network_files.ts";
 import { distinctFamilies } from "../plugins/lib/links/reachability.ts";
 import { CniError, Code } from "../spec/error.ts";
 import { parseJson } from "../spec/jsonc.ts";
 import { type NetworkConfigList, parseNetworkConfigList, type PluginEntry } from "../spec/network_config_list.ts";
-import { findValue, isJsonObject, type JsonObject } from "../spec/schema.ts";
+import { findValue, type JsonObject } from "../spec/schema.ts";
 import { findSyntaxProblems } from "../spec/source_text.ts";
 
 export interface NetworkFileOptions {
@@ -42,7 +43,7 @@ export function prepareNetworkFile(options: NetworkFileOptions): NetworkFileInst
   const path = `${directory}/${name}`;
   const list = parseNetworkConfigList(text, source);
   const without = list.plugins.flatMap((plugin, i) => needsRanges(plugin) ? [i] : []);
-  refuseProblems(options, without);
+  refuseProblems(options);
   refuseSecondFile(list, path, options);
   if (without.length > 0 && !ranges) {
     throw unusable(source, `plugins[${without[0]}].ipam has no "ranges"`, "write them: only a cluster's node has some");
@@ -70,22 +71,14 @@ function unusable(source: string, problem: string, details: string): CniError {
   return new CniError(Code.InvalidConfig, `Cannot install the network "${source}": ${problem}`, { details });
 }
 
-/** Whether {@linkcode NetworkFileOptions.ranges} are for this plugin. */
-export function needsRanges({ raw, ipamType }: PluginEntry): boolean {
-  const ipam = findValue(raw, "ipam");
-  return ipamType === "host-local" && isJsonObject(ipam) && !findValue(ipam, "ranges") && !findValue(ipam, "subnet");
-}
-
 /** Whether {@linkcode NetworkFileOptions.mtu} is for this plugin. */
 export const needsMtu = ({ raw, ipamType }: PluginEntry): boolean =>
   ipamType === "host-local" && findValue(raw, "mtu") === undefined;
 
-/** Warnings are the user's to judge. @param without plugins that get their ranges later */
-function refuseProblems(options: NetworkFileOptions, without: readonly number[]): void {
-  const { source, text, pluginDirectories, log } = options;
-  const isExpected = ({ path }: LintProblem) => without.some((i) => path === `plugins[${i}].ipam.ranges`);
-  const problems = lintText(source, text, { pluginDirectories });
-  const own = problems.filter((problem) => problem.severity !== "note" && !isExpected(problem));
+/** Warnings are the user's to judge. */
+function refuseProblems({ source, text, pluginDirectories, log }: NetworkFileOptions): void {
+  const problems = lintText(source, text, { pluginDirectories, givesRanges: true });
+  const own = problems.filter(({ severity }) => severity !== "note");
   const error = own.find(({ severity }) => severity === "error");
   if (error) {
     throw unusable(`${source}:${error.line}:${error.column}`, error.message, error.suggestion ?? "see cni lint");

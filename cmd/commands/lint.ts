@@ -31,6 +31,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
   options: [
     { name: "strict", help: "exit with status 1 after warnings, too" },
     { name: "disable", value: "RULE", help: "switch off a rule; may be repeated" },
+    { name: "cluster", help: "for the network of a cluster, whose nodes write missing ranges into it" },
     { ...JSON_OPTION, help: "print JSON, as with --format json" },
     CONF_DIR_OPTION,
     PLUGIN_DIR_OPTION,
@@ -46,7 +47,11 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     const words = input.words.length > 0 ? input.words : [input.find(CONF_DIR_OPTION.name) ?? "/etc/cni/net.d"];
     const paths = words.map((word) => word.includes("/") ? absolutePath(word, context) : word);
     await loadDocumentedBuiltins();
-    const report = lintFiles(paths, { pluginDirectories: pluginDirectories(input, context), disabled });
+    const report = lintFiles(paths, {
+      pluginDirectories: pluginDirectories(input, context),
+      disabled,
+      givesRanges: input.has("cluster"),
+    });
     const { formatLintReport } = await import("../output/lint_report.ts");
     printStdout(
       input.has(JSON_OPTION.name)

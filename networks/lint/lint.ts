@@ -4,6 +4,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../../runtime/load.ts";
+import { needsRanges } from "../given_ranges.ts";
 import { EarlierFiles } from "./earlier_files.ts";
 import { disabledRules } from "./disable_comment.ts";
 import { attempt } from "./attempt.ts";
@@ -47,6 +48,8 @@ interface LintOptions {
   readonly pluginDirectories: readonly string[];
   /** Names of rules that find nothing. */
   readonly disabled?: readonly string[];
+  /** Each node of a cluster writes ranges where there are none. */
+  readonly givesRanges?: boolean;
 }
 
 export const lintRuleNames = (): string[] => LINT_RULES.map(({ name }) => name);
@@ -73,7 +76,7 @@ export const lintText = (path: string, text: string, options: LintOptions): read
 
 function findProblems(
   files: readonly LintFile[],
-  { pluginDirectories, disabled = [] }: LintOptions,
+  { pluginDirectories, disabled = [], givesRanges = false }: LintOptions,
 ): readonly LintProblem[] {
   const earlier = new EarlierFiles();
   const context: LintContext = { pluginDirectories, earlier };
@@ -81,7 +84,8 @@ function findProblems(
     const off = new Set([...disabled, ...disabledRules(file.source).map(({ rule }) => rule)]);
     const found = LINT_RULES.flatMap((rule) => rule.find(file, context).map((finding) => toProblem(finding, rule)));
     earlier.add(file);
-    return withoutRepetition(found).filter(({ rule }) => !off.has(rule)).sort(byPosition);
+    const given = new Set(givesRanges ? file.plugins.filter(needsRanges).map(({ path }) => `${path}.ipam.ranges`) : []);
+    return withoutRepetition(found).filter(({ rule, path }) => !off.has(rule) && !given.has(path)).sort(byPosition);
   });
 }
 
