@@ -31,7 +31,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
   options: [
     { name: "strict", help: "exit with status 1 after warnings, too" },
     { name: "disable", value: "RULE", help: "switch off a rule; may be repeated" },
-    { name: "cluster", help: "for the network of a cluster, whose nodes write missing ranges into it" },
+    { name: "given-ranges", help: "for the network of a cluster, whose nodes write missing ranges into it" },
     { ...JSON_OPTION, help: "print JSON, as with --format json" },
     CONF_DIR_OPTION,
     PLUGIN_DIR_OPTION,
@@ -50,7 +50,7 @@ The comment "// cni-lint-disable RULE" in a file switches off a rule for it.`,
     const report = lintFiles(paths, {
       pluginDirectories: pluginDirectories(input, context),
       disabled,
-      givesRanges: input.has("cluster"),
+      givesRanges: input.has("given-ranges"),
     });
     const { formatLintReport } = await import("../output/lint_report.ts");
     printStdout(

@@ -106,15 +106,15 @@ test("a narrow terminal gets wrapped messages and suggestions", () => {
   expect(report({ ...screen(60), columns: undefined })).toContain(`error ${words} [syntax]\n`);
 });
 
-test("--cluster takes the network of a cluster as it is shipped, and nothing else without ranges", () => {
+test("--given-ranges takes the network of a cluster as it is shipped, and nothing else without ranges", () => {
   const shipped = join(import.meta.dir, "../../deploy/10-pods.conflist");
   expect(cni(["lint", shipped]).exitCode).toBe(1);
-  const { stdout, exitCode } = cni(["lint", "--cluster", shipped]);
+  const { stdout, exitCode } = cni(["lint", "--given-ranges", shipped]);
   expect([exitCode, stdout]).toEqual([0, expect.not.stringContaining("error")]);
   const stdin = JSON.stringify({
     ...{ cniVersion: "1.0.0", name: "pods" },
     plugins: [{ type: "ptp", mtu: "x", ipam: { type: "host-local" } }],
   });
-  const wrong = cni(["lint", "--cluster", "-"], { stdin });
+  const wrong = cni(["lint", "--given-ranges", "-"], { stdin });
   expect([wrong.exitCode, wrong.stdout.match(/plugins\[0\]\S*/g)]).toEqual([1, ["plugins[0].mtu"]]);
 });
