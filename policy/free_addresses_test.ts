@@ -126,3 +126,26 @@ test("who has an address again meanwhile keeps it used", async () => {
   addresses.settle(released, new Set(released.keys()));
   expect([addresses.attach([A]), addresses.attach([B])]).toEqual([false, false]);
 });
+
+test("flows are listed once packets to addresses without a pod are refused", async () => {
+  using host = newNetns();
+  using addresses = newAddresses(host);
+  await addresses.list();
+  runShellInNetns(host, "ip link set lo up; ip route add unreachable 10.1.0.0/24");
+  expect(addresses.attach([A])).toBe(false);
+  await addresses.list();
+  expect([addresses.attach([B]), addresses.attach([V6])]).toEqual([true, false]);
+});
+
+test("addresses that somebody still has do not keep others from being freed", async () => {
+  using host = newNode();
+  using addresses = newAddresses(host);
+  await addresses.list();
+  addresses.detach([A, B, C]);
+  await Bun.sleep(2);
+  runShellInNetns(host, "ip route add 10.1.0.1/32 dev lo");
+  expect([...addresses.released(2).keys()]).toEqual([B]);
+  addresses.settle(addresses.released(1), new Set());
+  await Bun.sleep(2);
+  expect([...addresses.released(1).keys()]).toEqual([C]);
+});
