@@ -38,7 +38,7 @@ export class FreeAddresses implements Disposable {
   #ranges: readonly Cidr[] = [];
   /** What pods have had since, and may have left flows. */
   readonly #used = new Set<Ip>();
-  /** What was listed, or had pods, and has no flows any more. */
+  /** What was listed, and has no flows any more. */
   readonly #free = new Set<Ip>();
   readonly #released = new Map<Ip, number>();
   /** Attached, without a question of ADD yet; since when. */
