@@ -4,7 +4,7 @@ import { SystemError } from "../ffi/sys/error.ts";
 import { findText } from "../ffi/sys/file.ts";
 import { findStat } from "../ffi/sys/stat.ts";
 import { installNetworkFile, needsMtu, type NetworkFileInstall, prepareNetworkFile } from "../networks/engine_file.ts";
-import { needsRanges } from "../networks/given_ranges.ts";
+import { needsRanges } from "../networks/lint/given_ranges.ts";
 import { listConfFiles } from "../runtime/load.ts";
 import { sortedByBytes } from "../runtime/sort_by_bytes.ts";
 import { prepareBridgedServices } from "../networks/bridged_services.ts";

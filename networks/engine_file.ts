@@ -3,7 +3,7 @@ import { installBytes } from "../ffi/sys/atomic_install.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { ignoreErrors } from "../ffi/sys/error.ts";
 import { readText } from "../ffi/sys/file.ts";
-import { needsRanges } from "./given_ranges.ts";
+import { needsRanges } from "./lint/given_ranges.ts";
 import { lintText } from "./lint/lint.ts";
 import { networkFileText } from "./create.ts";
 import { findNameIn, readNetworkFiles } from "./network_files.ts";

@@ -4,7 +4,7 @@ import { findStat } from "../../ffi/sys/stat.ts";
 import { CniError, Code } from "../../spec/error.ts";
 import { suggestion } from "../../spec/suggest.ts";
 import { listConfFiles } from "../../runtime/load.ts";
-import { needsRanges } from "../given_ranges.ts";
+import { needsRanges } from "./given_ranges.ts";
 import { EarlierFiles } from "./earlier_files.ts";
 import { disabledRules } from "./disable_comment.ts";
 import { attempt } from "./attempt.ts";

@@ -1,5 +1,5 @@
 /** Ranges that a node of a cluster gives to a network's file. @module */
-import { findValue, isJsonObject, type JsonObject } from "../spec/schema.ts";
+import { findValue, isJsonObject, type JsonObject } from "../../spec/schema.ts";
 
 interface WithIpam {
   readonly raw: JsonObject;
