@@ -248,6 +248,7 @@ export class ClusterNetwork implements Disposable {
     // A peer that is older may have the same range: its route is wanted.
     const plans = [planOwnRanges(own), ...Array.from(this.#peers.values(), ({ plan }) => plan)];
     const routes = this.#routes.sync(plans, tunnel?.index);
+    if (!this.#failures.has("rules")) this.#attempt("rules", () => this.#rules.setUplinks(this.#routes.uplinks));
     this.#collectGarbage();
     this.#watch();
     const now = performance.now();

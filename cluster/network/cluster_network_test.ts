@@ -9,7 +9,7 @@ import {
   type SiteNode,
   type SiteOptions,
 } from "../../testing/cluster_site.ts";
-import { runShellInNetns } from "../../testing/netns.ts";
+import { runShellInNetns, until } from "../../testing/netns.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 import { requestTcp, requestUdp } from "../../testing/traffic.ts";
@@ -77,16 +77,23 @@ test("pods of both families reach each other over nodes with IPv6 addresses", as
   expect(await wrongAnswers(site, source)).toEqual([]);
 });
 
-/** Node a gets a second way to the router, by which the router sends everything. */
-function addUplink({ router, nodes }: ClusterSite): void {
+/** Node a gets a second way to the router, by which the router sends everything. @param metric of its own way there */
+function addUplink({ router, nodes }: ClusterSite, metric?: number): void {
   const { netns, node } = nodes[0]!;
   const [ip4, ip6] = node.addresses;
   runShellInNetns(
     netns,
     `ip link add eth1 type veth peer name second netns ${router.path}; ip link set eth1 up`,
     "ip addr add fe80::11/64 dev eth1 nodad",
-    `ip route replace default src ${ip4} nexthop via 192.0.2.1 dev eth0 onlink nexthop via 198.51.100.1 dev eth1 onlink`,
-    `ip -6 route append default via fe80::1 dev eth1 src ${ip6}`,
+    ...metric === undefined
+      ? [
+        `ip route replace default src ${ip4} nexthop via 192.0.2.1 dev eth0 onlink nexthop via 198.51.100.1 dev eth1 onlink`,
+        `ip -6 route append default via fe80::1 dev eth1 src ${ip6}`,
+      ]
+      : [
+        `ip route append default via 198.51.100.1 dev eth1 onlink src ${ip4} metric ${metric}`,
+        `ip -6 route append default via fe80::1 dev eth1 src ${ip6} metric ${metric}`,
+      ],
   );
   runShellInNetns(
     router,
@@ -110,6 +117,25 @@ describe("nodes whose addresses are on lo", () => {
     using site = await newClusterSite({ segments: 2, addressesOn: "lo" });
     addUplink(site);
     expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+  });
+
+  test("take packets by an uplink that is not of the best default route, as soon as it has one", async () => {
+    using site = await newClusterSite({ segments: 2, addressesOn: "lo" });
+    const [a] = site.nodes as [SiteNode];
+    addUplink(site, 2000);
+    const uplinks = () => runShellInNetns(a.netns, "nft list set inet cni_cluster uplinks");
+    const look = (isThere: boolean) =>
+      until(() => {
+        a.run((network) => network.look());
+        return uplinks().includes('"eth1"') === isThere;
+      });
+    await look(true);
+    expect(runShellInNetns(a.netns, "ip route get 198.51.100.13")).toContain("dev eth0");
+    expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+    runShellInNetns(a.netns, "for f in 4 6; do ip -$f route del default dev eth1; done");
+    await look(false);
+    expect(uplinks()).toContain('"eth0"');
+    expect(a.run((network) => network.problems())).toEqual([]);
   });
 
   test.each(["auto", "always", "never"] as const)(

@@ -7,10 +7,12 @@ import {
   isContested,
   isCovered,
   type IsShared,
+  listUplinks,
   ownElements,
   type PrefixLengths,
   prefixLengthsOf,
   syncRuleset,
+  uplinkElements,
 } from "./ruleset.ts";
 import type { SetElement } from "./set_element.ts";
 import type { ClusterSettings } from "./settings.ts";
@@ -24,6 +26,8 @@ export class ClusterRules {
   #formerOwnCidrs: readonly Cidr[] = [];
   #lengths: PrefixLengths = prefixLengthsOf([]);
   #hasPort = false;
+  /** Absent until they are known: those in the kernel stay. */
+  #uplinks: ReadonlySet<number> | undefined;
   /** Whether the kernel may differ. */
   isDue = true;
 
@@ -50,6 +54,7 @@ export class ClusterRules {
     this.isDue ||= hasPort !== this.#hasPort;
     this.#hasPort = hasPort;
     if (!this.isDue) return undefined;
+    this.#uplinks ??= listUplinks(this.#nl);
     const difference = syncRuleset(this.#nl, this.#settings, this.#lengths, hasPort, this.#desired());
     this.isDue = false;
     return difference;
@@ -65,6 +70,17 @@ export class ClusterRules {
       yield* elementsOfNode(own, node);
     }
     yield* ownElements(own, this.#formerOwnCidrs, contested, this.#settings);
+    yield* uplinkElements(this.#uplinks!);
+  }
+
+  /** Routes are read when rules are there already. @throws {SystemError} */
+  setUplinks(uplinks: ReadonlySet<number>): void {
+    const former = this.#uplinks!;
+    this.#uplinks = uplinks;
+    if (this.isDue || former.symmetricDifference(uplinks).size === 0) return;
+    this.isDue = true;
+    changeElements(this.#nl, uplinkElements(former), uplinkElements(uplinks));
+    this.isDue = false;
   }
 
   /** @param former what some peers were, or still are @param isShared of all other peers @throws {SystemError} */

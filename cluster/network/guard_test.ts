@@ -46,8 +46,8 @@ const endpoint = (ip: Ip, port: number): string => familyOf(ip) === 4 ? `${ip}:$
 
 const macOf = (netns: Netns, ifname: string): Mac => link.get(netns.route, ifname).mac!;
 
-async function newForgery(underlay: 4 | 6, segments: 1 | 2 = 1) {
-  const site = await newClusterSite({ segments, underlay: [underlay], settings: { tunnel: "always" } });
+async function newForgery(underlay: 4 | 6, segments: 1 | 2 = 1, addressesOn: "eth0" | "lo" = "eth0") {
+  const site = await newClusterSite({ segments, underlay: [underlay], addressesOn, settings: { tunnel: "always" } });
   const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
   return { site, a, b, c };
 }
@@ -77,6 +77,35 @@ describe.each([4, 6] as const)("over IPv%d", (underlay) => {
     sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, outside, "an address outside"));
     sendFromPod(a, addressOf(b, underlay), addressOf(a, underlay), PORT, innerPacket(a, podOf(b, inner), "the pod"));
     sendFromSegment(site, a, addressOf(b, underlay), innerPacket(a, podOf(b, inner), "the node"));
+    await until(() => inbox.texts.includes("the node"));
+    expect(inbox.texts).toEqual(["the node"]);
+  });
+
+  test("the tunnel takes what a node sends by a worse uplink to an address on lo, and nothing of pods", async () => {
+    const { site, a, b } = await newForgery(underlay, 1, "lo");
+    using _site = site;
+    using inbox = await openInbox(a.pod, INNER_PORT);
+    runShellInNetns(
+      a.netns,
+      `ip link add eth1 type veth peer name second netns ${site.router.path}; ip link set eth1 up`,
+      `ip -${underlay} route append default dev eth1 metric 2000`,
+    );
+    runShellInNetns(site.router, "ip link set second up");
+    await until(() => {
+      a.run((network) => network.look());
+      return runShellInNetns(a.netns, "nft list set inet cni_cluster uplinks").includes("eth1");
+    });
+    const [from, to] = [addressOf(b, underlay), addressOf(a, underlay)];
+    const send = (text: string, source = from) =>
+      sendFrame(site.router, "second", macOf(a.netns, "eth1"), {
+        from: source,
+        to,
+        port: PORT,
+        payload: innerPacket(a, podOf(b, 4), text),
+      });
+    sendFromPod(a, from, to, PORT, innerPacket(a, podOf(b, 4), "the pod"));
+    send("an unknown node", parseIp(underlay === 4 ? "192.0.2.99" : "2001:db8:1::99"));
+    send("the node");
     await until(() => inbox.texts.includes("the node"));
     expect(inbox.texts).toEqual(["the node"]);
   });

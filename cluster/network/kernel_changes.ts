@@ -163,6 +163,8 @@ function routeMatters(type: number, route: RawRoute, state: WatchedState): boole
     return type === RTM_DELROUTE ? wanted !== undefined : !wanted || !isAsPlanned(route, wanted);
   }
   if (wanted && !leadsNowhere(wanted)) return true;
+  // The first node may come later, and may send by that link.
+  if (route.dstLen === 0) return true;
   // Each link has one to its own neighbours, which no node's address is among.
   if (dst.startsWith("fe80:")) return false;
   // Routes to pods of this node come and go with them, and with their bridge.

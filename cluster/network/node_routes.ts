@@ -7,7 +7,7 @@ import { addressFamily } from "../../ffi/route/address.ts";
 import * as neighbour from "../../ffi/route/neighbour.ts";
 import * as rawRoute from "../../ffi/route/raw_route.ts";
 import type { RawRoute } from "../../ffi/route/raw_route.ts";
-import { NUD_PERMANENT, RT_TABLE_MAIN, RTPROT_BOOT } from "../../ffi/route/uapi.ts";
+import { NUD_PERMANENT, RT_TABLE_MAIN, RTN_UNICAST, RTPROT_BOOT } from "../../ffi/route/uapi.ts";
 import { AF_INET, AF_INET6 } from "../../ffi/sys/uapi.ts";
 import { collectRecent, Garbage } from "../garbage.ts";
 import { Counts } from "./counts.ts";
@@ -50,6 +50,7 @@ export class NodeRoutes {
   #neighbours = new Map<Ip, PlannedNeighbour>();
   /** How many peers each of them is for: two nodes may have one address for a while. */
   #neighbourUses = new Counts<Ip>();
+  #uplinks: ReadonlySet<number> = new Set();
   /** What is in the way, by the destination. */
   readonly #obstacles = new Map<Cidr, Obstacle>();
 
@@ -63,6 +64,11 @@ export class NodeRoutes {
 
   get neighbours(): ReadonlyMap<Ip, PlannedNeighbour> {
     return this.#neighbours;
+  }
+
+  /** Indices of links that had a default route when routes were compared. */
+  get uplinks(): ReadonlySet<number> {
+    return this.#uplinks;
   }
 
   problems(): string[] {
@@ -185,6 +191,8 @@ export class NodeRoutes {
 
   /** They are made one after the other, while the ones before are executed. */
   *#routeChanges(): Generator<Change> {
+    const uplinks = new Set<number>();
+    this.#uplinks = uplinks;
     for (const family of [AF_INET, AF_INET6]) {
       // Of thousands, nearly all are right.
       let right = new Set<Cidr>();
@@ -196,6 +204,7 @@ export class NodeRoutes {
       const garbage = new Garbage(ROUTES_OF_A_MEGABYTE);
       rawRoute.forEachFiltered(this.#nl, { family, table: RT_TABLE_MAIN }, onStart, (route) => {
         garbage.step();
+        if (isDefault(route)) { for (const index of rawRoute.linksOf(route)) uplinks.add(index); }
         const dst = rawRoute.destinationOf(route);
         const wanted = this.#routes.get(dst);
         const isOwn = route.protocol === ROUTE_PROTOCOL;
@@ -253,6 +262,7 @@ export class NodeRoutes {
   }
 }
 
+const isDefault = ({ dstLen, type }: RawRoute): boolean => dstLen === 0 && type === RTN_UNICAST;
 const metric = ({ priority = 0 }: RawRoute): number => priority;
 
 const describePlanned = ({ gateway }: PlannedRoute): string =>

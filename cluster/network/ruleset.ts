@@ -13,7 +13,7 @@ import {
   networksOverlap,
   prefixLengthOf,
 } from "../../ffi/address.ts";
-import { ipv4Addr, ipv6Addr, namedSet, setOf } from "../../ffi/nft/datatypes.ts";
+import { ifindexType, ipv4Addr, ipv6Addr, namedSet, setOf } from "../../ffi/nft/datatypes.ts";
 import * as nft from "../../ffi/nft/objects.ts";
 import {
   accept,
@@ -26,6 +26,7 @@ import {
   fibDaddrOfInputLink,
   fibReversePathMissing,
   gotoChain,
+  iif,
   inSet,
   l4proto,
   masked,
@@ -36,10 +37,12 @@ import {
   type RuleStatement,
   saddr,
   transportBytes,
+  u32HostOrder,
 } from "../../ffi/nft/statements.ts";
 import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
+import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
@@ -106,6 +109,17 @@ export function ownElements(
   ];
 }
 
+/** Links by which nodes may send, beside those that answers leave by. @param indices in any order */
+export const uplinkElements = (indices: Iterable<number>): SetElement[] =>
+  Array.from(indices, (index) => ({ set: UPLINKS, key: u32HostOrder(index) }));
+
+/** Those that the kernel has now. */
+export function listUplinks(nl: Netlink): ReadonlySet<number> {
+  const elements = ignoreErrors(["ENOENT"], () => nft.listElements(nl, CLUSTER_TABLE, UPLINKS)) ?? [];
+  return new Set(elements.map(({ key }) => new Uint32Array(key.slice().buffer)[0]!));
+}
+
+const UPLINKS = "uplinks";
 const MULTICAST = ["224.0.0.0/4", "ff00::/8"] as Cidr[];
 const tunnelSet = (outer: Family, inner: Family): string => `tunnel${outer}${inner}`;
 
@@ -136,7 +150,10 @@ function tableObjects(settings: ClusterSettings, lengths: PrefixLengths, hasPort
     ...settings.tunnel === "never" ? [] : forwardRules(settings),
   ];
   return {
-    sets: FAMILIES.flatMap((family) => setsOf(family)),
+    sets: [
+      ...FAMILIES.flatMap((family) => setsOf(family)),
+      namedSet(UPLINKS, setOf([ifindexType]), "Links with a default route, the best or not"),
+    ],
     chains: chains.filter(({ name }) => rules.some(({ chain }) => chain === name)),
     rules,
   };
@@ -205,7 +222,8 @@ const inputRules = (settings: ClusterSettings, lengths: PrefixLengths): StaticRu
   ruleIn("input", toTunnel(settings), gotoChain("tunnel_input")),
   ruleIn("tunnel_input", ctStatusDnat(), drop()),
   // Nodes send to the link that has this node's address, which answers may leave by another.
-  ruleIn("tunnel_input", fibDaddrOfInputLink(true), fibReversePathMissing(), drop()),
+  // Where the address is on lo, they send to any uplink. A pod may use the address of a node.
+  ruleIn("tunnel_input", fibDaddrOfInputLink(true), inSet([iif()], UPLINKS, true), fibReversePathMissing(), drop()),
   ruleIn("tunnel_input", equals(transportBytes(VXLAN_HEADER, 8), vxlanHeader(settings.vni), true), drop()),
   ...FAMILIES.flatMap((outer) =>
     FAMILIES.flatMap((inner) =>

@@ -41,7 +41,7 @@ const CHAINS = `	chain input {
 	chain tunnel_input {
 		comment "Known nodes with sources in their own ranges"
 		ct status dnat drop
-		fib daddr . iif type != local fib saddr . iif oif missing drop
+		fib daddr . iif type != local iif != @uplinks fib saddr . iif oif missing drop
 		@th,64,64 != 0x8000000636e6900 drop
 		@th,224,16 0x800 ip daddr . ip saddr . @th,336,32 & 0xfffffe00 @tunnel44 accept
 		@th,224,16 0x800 ip daddr . ip saddr . @th,336,32 & 0xffffff00 @tunnel44 accept

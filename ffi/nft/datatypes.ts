@@ -20,6 +20,7 @@ export const etherAddr: Datatype = { id: 9, size: 6 };
 export const inetProto: Datatype = { id: 12, size: 1 };
 export const inetService: Datatype = { id: 13, size: 2 };
 export const mark: Datatype = { id: 19, size: 4, hostOrder: true };
+export const ifindexType: Datatype = { id: 20, size: 4, hostOrder: true };
 export const ifnameType: Datatype = { id: 41, size: 16, hostOrder: true };
 
 type SetDefinition = Pick<SetIn, "flags" | "keyType" | "keyLength" | "dataType" | "dataLength" | "userdata">;

@@ -82,6 +82,8 @@ export const setHopLimit = (limit: number): RuleStatement => [
 ];
 /** `th dport` */
 export const dport = (): Selector => payload(uapi.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2);
+/** `iif` */
+export const iif = (): Selector => meta(uapi.NFT_META_IIF, 4);
 export const iifname = (): Selector => meta(uapi.NFT_META_IIFNAME, 16);
 export const oifname = (): Selector => meta(uapi.NFT_META_OIFNAME, 16);
 /** `iifgroup`: 0 unless somebody has given the link another one. */
