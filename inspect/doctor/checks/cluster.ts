@@ -10,6 +10,7 @@ import { TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import type { ClusterNode } from "../../../cluster/node.ts";
 import { type ClusterStatus, DEFAULT_STATUS_DIRECTORY, findClusterStatus } from "../../../cluster/status.ts";
 import { nodesFilePath, readNodesFile } from "../../../cluster/stored_nodes.ts";
+import { findValue } from "../../../spec/schema.ts";
 import { sysctlWord } from "../../../ffi/sys/sysctl.ts";
 import { abbreviate, advise, broken, careful, type Finding, ok, type Remedy, warning } from "../finding.ts";
 import { describeSilence } from "../silent_part.ts";
@@ -34,7 +35,11 @@ export function hasClusterMtu(subject: Subject): boolean {
 export function checkCluster(subject: Subject): Finding[] {
   const status = findStatus(subject);
   if (!status) return [];
-  return [...describeNodes(status), ...checkFormerRanges(subject, status.podCidrs ?? [])];
+  return [
+    ...describeNodes(status),
+    ...checkMasquerading(subject, status),
+    ...checkFormerRanges(subject, status.podCidrs ?? []),
+  ];
 }
 
 export function describeNodes(status: ClusterStatus): Finding[] {
@@ -62,6 +67,20 @@ function remedyFor(left: LeftRoute | undefined): Remedy {
     "unless a program that runs has made it, remove it: within five seconds, the cluster's leads the same way",
     ipCommand(undefined, ...family, "route", "del", dst, "via", gateway, "dev", link, "proto", "boot"),
   ));
+}
+
+/** Where somebody else routes, only plugins masquerade what leaves the cluster. */
+export function checkMasquerading({ network }: Subject, { routes }: Pick<ClusterStatus, "routes">): Finding[] {
+  const types = network.plugins.filter(({ raw }) => findValue(raw, "ipMasq") === true).map(({ type }) => `"${type}"`);
+  if (routes === undefined || types.length === 0) return [];
+  return [warning(
+    `"ipMasq" of plugin ${types.join(" and ")} hides pods from pods of other nodes, and from their policies: ` +
+      "they see this node's address",
+    advise(
+      "leave it out of the network that the cluster gives to its nodes, then replace the pods that run: " +
+        "what leaves the cluster is masqueraded without it",
+    ),
+  )];
 }
 
 /** Where a Node was made again with other ranges, pods that run keep their addresses. A network may have ranges of its own. */
