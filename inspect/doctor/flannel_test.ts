@@ -58,6 +58,26 @@ test("nothing is said while flannel may be in use, or of links of others", async
   expect(find(host)).toEqual([]);
 });
 
+test.each(["k3s-server", "k3s-agent"])(
+  "flannel inside of %s is named, while it is used and afterwards",
+  async (name) => {
+    using host = newDoctorHost();
+    const { directory } = host;
+    host.shell(...LINKS, "ip link add port type veth peer name pod; ip link set port master cni0");
+    copyFileSync("/bin/sleep", `${directory}/${name}`);
+    await using _ = host.host.run(() => Bun.spawn([`${directory}/${name}`, "1000"]));
+    const what = 'flannel, which k3s has built in, has made "flannel.1", "flannel-v6.1", "cni0"';
+    const advice = expect.stringContaining("start the servers of k3s with --flannel-backend=none");
+    expect(find(host)).toEqual([expect.objectContaining({ severity: "warning", what, advice })]);
+    expect(find(host)[0]!.mend).toBeUndefined();
+    host.shell("ip link del port");
+    const [left] = find(host);
+    expect(left).toMatchObject({ what, advice, mayDisconnect: true });
+    host.shell(left!.mend!);
+    expect(find(host)).toEqual([]);
+  },
+);
+
 test("a bridge with ports is in use, and one without addresses of the pods is another network's", () => {
   using host = newDoctorHost();
   host.shell(...LINKS, "ip link add port type veth peer name pod; ip link set port master cni0");

@@ -20,17 +20,21 @@ export function checkFlannel(subject: Subject): Finding[] {
 
 const BRIDGE = "cni0";
 /** FLANNEL-FWD only accepts: another firewall may drop what comes from other nodes without it. */
+/** k3s has flannel in its own process. */
+const K3S = ["k3s-server", "k3s-agent"];
 const CHAIN = { table: "nat", chain: "FLANNEL-POSTRTG" } as const;
 
-/** Nothing is said while pods of flannel may run. */
+/** Nothing is said while pods of flannel may run, unless k3s runs it: nobody may know that it does. */
 export function describeFlannelRemains(subject: Subject): Finding[] {
   const { host, network: { source = "" } } = subject;
   const links = [...host.links.filter(isTunnelOfFlannel), ...findBridge(subject)];
   const removals = removalsOf(host.netns.nft);
   if (links.length + removals.length === 0) return [];
-  const isUsed = programsHere().has("flanneld") || links.some(({ index }) => hasPort(subject, index)) ||
+  const programs = programsHere();
+  const isUsed = programs.has("flanneld") || links.some(({ index }) => hasPort(subject, index)) ||
     source.startsWith("/") && listConfFiles(parentOf(source)).some((file) => /flannel[^/]*$/.test(file));
-  if (isUsed) return [];
+  const isOfK3s = K3S.some((name) => programs.has(name));
+  if (isUsed && !isOfK3s) return [];
   const names = [
     ...links.map(({ name }) => `"${name}"`),
     ...removals.length > 0 ? [`chain ${CHAIN.chain}`] : [],
@@ -39,6 +43,16 @@ export function describeFlannelRemains(subject: Subject): Finding[] {
     ...links.map(({ name = "" }) => shellCommand(["ip", "link", "del", name])),
     ...removals.length > 0 ? [shellCommand(["nft", removals.join("; ")])] : [],
   ];
+  if (isOfK3s) {
+    return [warning(
+      `flannel, which k3s has built in, has made ${names.join(", ")}`,
+      careful(advise(
+        "start the servers of k3s with --flannel-backend=none: before, its engine looks for networks elsewhere; " +
+          "then drain this node, and remove them",
+        isUsed ? undefined : commands.join("; "),
+      )),
+    )];
+  }
   const remedy = advise("if nothing runs flannel on this node any more, remove them", commands.join("; "));
   return [warning(`left behind by flannel: ${names.join(", ")}`, careful(remedy))];
 }
