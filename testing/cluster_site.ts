@@ -130,10 +130,10 @@ interface RoutedAddress {
 /** As a routing daemon does by which each node tells its router of the address. */
 function addRoutedAddress(router: Netns, node: Netns, { ip, segment, number, family }: RoutedAddress): void {
   const [own, gateway] = family === 4 ? [ip, `${SEGMENTS[segment].net4}.1`] : [`fe80::1${number}`, "fe80::1"];
-  const length = family === 4 ? 32 : 128;
+  const [length, dad] = family === 4 ? [32, ""] : [128, "nodad"];
   runShellInNetns(
     node,
-    `ip addr add ${ip}/${length} dev lo`,
+    `ip addr add ${ip}/${length} dev lo ${dad}`,
     ...family === 6 ? [`ip addr add ${own}/64 dev eth0 nodad`] : [],
     `ip -${family} route add default via ${gateway} dev eth0 onlink src ${ip}`,
   );
