@@ -9,6 +9,7 @@ import {
   type SiteNode,
   type SiteOptions,
 } from "../../testing/cluster_site.ts";
+import { listTrackedFlows } from "../../testing/tracked_flows.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
@@ -101,6 +102,16 @@ function addUplink({ router, nodes }: ClusterSite, metric?: number): void {
     `ip route replace ${ip4} dev br2; ip -6 route del ${ip6}; ip -6 route add ${ip6} via fe80::11 dev br2`,
   );
 }
+
+test("the tunnel's own packets are no connections, whatever flows in it", async () => {
+  using site = await newClusterSite({ settings: { tunnel: "always" } });
+  expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+  for (const { netns, node } of site.nodes) {
+    const flows = listTrackedFlows(netns);
+    expect(flows).not.toBeEmpty();
+    expect(flows.filter(({ destination }) => node.addresses.includes(destination))).toEqual([]);
+  }
+});
 
 describe("nodes whose addresses are on lo", () => {
   test.each([0, 1, 2] as const)("reach each other by the tunnel, with rp_filter %d", async (rpFilter) => {

@@ -29,13 +29,16 @@ import {
   iif,
   inSet,
   l4proto,
+  markHas,
   masked,
   masquerade,
+  notrack,
   portField,
   returnFromChain,
   rule,
   type RuleStatement,
   saddr,
+  setMark,
   transportBytes,
   u32HostOrder,
 } from "../../ffi/nft/statements.ts";
@@ -46,6 +49,7 @@ import { ignoreErrors } from "../../ffi/sys/error.ts";
 import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
+import { FORWARD_MARK, FORWARD_MARK_PRIORITY } from "../../plugins/lib/ruleset/forward_mark.ts";
 import type { StaticRule } from "../../plugins/lib/ruleset/table.ts";
 import { collectRecent, Garbage } from "../garbage.ts";
 import type { ClusterNode } from "../node.ts";
@@ -136,18 +140,22 @@ export function isCovered(lengths: PrefixLengths, others: PrefixLengths): boolea
 /** @param hasPort whether the tunnel's port is this program's: rules for it would cut off another's packets */
 function tableObjects(settings: ClusterSettings, lengths: PrefixLengths, hasPort: boolean): TableObjects {
   const chains = [
+    base("prerouting", "filter", uapi.NF_INET_PRE_ROUTING, uapi.NF_IP_PRI_RAW, "Packets of the tunnel"),
+    base("output", "filter", uapi.NF_INET_LOCAL_OUT, uapi.NF_IP_PRI_RAW, "Packets of the tunnel"),
     base("input", "filter", uapi.NF_INET_LOCAL_IN, uapi.NF_IP_PRI_FILTER, "Packets of the tunnel"),
-    base("forward", "filter", uapi.NF_INET_FORWARD, uapi.NF_IP_PRI_FILTER, "Packets to other nodes' tunnels"),
+    base("forward", "filter", uapi.NF_INET_FORWARD, FORWARD_MARK_PRIORITY + 1, "Packets between nodes"),
     base("postrouting", "nat", uapi.NF_INET_POST_ROUTING, uapi.NF_IP_PRI_NAT_SRC, "Masquerading"),
     { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
     { name: "tunnel_forward", comment: "Packets to the tunnel's port of anybody" },
     { name: "tunnel_nodes", comment: "Nodes only: pods would look like one" },
+    { name: "forward_mark_inbound", comment: "Packets to pods: of Services, of other nodes and of their pods" },
   ];
   const rules = [
     ...masqueradingRules(),
-    ...hasPort ? inputRules(settings, lengths) : [],
+    ...hasPort ? [...untrackedRules(settings), ...inputRules(settings, lengths)] : [],
     // Other nodes have tunnels, whatever is in the way of this node's.
-    ...settings.tunnel === "never" ? [] : forwardRules(settings),
+    ...settings.tunnel === "never" ? [] : tunnelForwardRules(settings),
+    ...markRules(),
   ];
   return {
     sets: [
@@ -204,7 +212,45 @@ const toTunnel = ({ port }: ClusterSettings): RuleStatement => [
   ...equals(dport(), portField(port)),
 ];
 
-const forwardRules = (settings: ClusterSettings): StaticRule[] => [
+/** Each connection between pods would have two more of its own: the outer source port depends on the inner flow. */
+const untrackedRules = (settings: ClusterSettings): StaticRule[] =>
+  ["prerouting", "output"].flatMap((chain) =>
+    FAMILIES.map((family) =>
+      ruleIn(
+        chain,
+        toTunnel(settings),
+        inSet([saddr(family)], `nodes${family}`),
+        inSet([daddr(family)], `nodes${family}`),
+        notrack(),
+      )
+    )
+  );
+
+/**
+ * Marks for other firewalls, whose policy may drop, what `inet cni` does not know: that table has marked what this
+ * node's pods send, and answers to them.
+ */
+const markRules = (): StaticRule[] => [
+  ruleIn("forward", markHas(FORWARD_MARK), accept()),
+  ...FAMILIES.flatMap((family) => [
+    ruleIn("forward", inSet([daddr(family)], `cluster${family}`), gotoChain("forward_mark_inbound")),
+    // Answers of a Service's pod on another node.
+    ruleIn("forward", ctStatusDnat(), inSet([saddr(family)], `cluster${family}`), setMark(FORWARD_MARK)),
+  ]),
+  ruleIn("forward_mark_inbound", ctStatusDnat(), setMark(FORWARD_MARK)),
+  ...FAMILIES.flatMap((family) =>
+    ["cluster", "nodes"].map((sources) =>
+      ruleIn(
+        "forward_mark_inbound",
+        inSet([daddr(family)], `own${family}`),
+        inSet([saddr(family)], `${sources}${family}`),
+        setMark(FORWARD_MARK),
+      )
+    )
+  ),
+];
+
+const tunnelForwardRules = (settings: ClusterSettings): StaticRule[] => [
   // One look at most packets.
   ruleIn("forward", toTunnel(settings), gotoChain("tunnel_forward")),
   ...FAMILIES.map((family) =>

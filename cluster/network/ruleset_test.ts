@@ -17,16 +17,35 @@ function nodeOf(number: number, prefix = 24): ClusterNode {
   };
 }
 
-const CHAINS = `	chain input {
+const CHAINS = `	chain prerouting {
+		comment "Packets of the tunnel"
+		type filter hook prerouting priority raw; policy accept;
+		udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack
+		udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack
+	}
+
+	chain output {
+		comment "Packets of the tunnel"
+		type filter hook output priority raw; policy accept;
+		udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack
+		udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack
+	}
+
+	chain input {
 		comment "Packets of the tunnel"
 		type filter hook input priority filter; policy accept;
 		udp dport 4789 goto tunnel_input
 	}
 
 	chain forward {
-		comment "Packets to other nodes' tunnels"
-		type filter hook forward priority filter; policy accept;
+		comment "Packets between nodes"
+		type filter hook forward priority filter - 9; policy accept;
 		udp dport 4789 goto tunnel_forward
+		meta mark & 0x20000000 == 0x20000000 accept
+		ip daddr @cluster4 goto forward_mark_inbound
+		ct status dnat ip saddr @cluster4 meta mark set meta mark | 0x20000000
+		ip6 daddr @cluster6 goto forward_mark_inbound
+		ct status dnat ip6 saddr @cluster6 meta mark set meta mark | 0x20000000
 	}
 
 	chain postrouting {
@@ -65,6 +84,15 @@ const CHAINS = `	chain input {
 		ip saddr @nodes4 return
 		ip6 saddr @nodes6 return
 		drop
+	}
+
+	chain forward_mark_inbound {
+		comment "Packets to pods: of Services, of other nodes and of their pods"
+		ct status dnat meta mark set meta mark | 0x20000000
+		ip daddr @own4 ip saddr @cluster4 meta mark set meta mark | 0x20000000
+		ip daddr @own4 ip saddr @nodes4 meta mark set meta mark | 0x20000000
+		ip6 daddr @own6 ip6 saddr @cluster6 meta mark set meta mark | 0x20000000
+		ip6 daddr @own6 ip6 saddr @nodes6 meta mark set meta mark | 0x20000000
 	}
 `;
 

@@ -340,6 +340,8 @@ function writeAddress(family: 4 | 6, offset: AddressOffset): ExpressionIn {
   };
 }
 export const masquerade = (): RuleStatement => [{ kind: "masq" }];
+/** What is neither tracked nor translated. */
+export const notrack = (): RuleStatement => [{ kind: "notrack" }];
 
 const nfprotoOf = (family: 4 | 6): number => (family === 4 ? uapi.NFPROTO_IPV4 : uapi.NFPROTO_IPV6);
 
