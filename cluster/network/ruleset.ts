@@ -148,7 +148,8 @@ function tableObjects(settings: ClusterSettings, lengths: PrefixLengths, hasPort
     { name: "tunnel_input", comment: "Known nodes with sources in their own ranges" },
     { name: "tunnel_forward", comment: "Packets to the tunnel's port of anybody" },
     { name: "tunnel_nodes", comment: "Nodes only: pods would look like one" },
-    { name: "forward_mark_inbound", comment: "Packets to pods: of Services, of other nodes and of their pods" },
+    { name: "forward_mark_services", comment: "Packets of Services, which may have their pods on other nodes" },
+    { name: "forward_mark_inbound", comment: "Packets to this node's pods, of other nodes and of their pods" },
   ];
   const rules = [
     ...masqueradingRules(),
@@ -232,22 +233,17 @@ const untrackedRules = (settings: ClusterSettings): StaticRule[] =>
  */
 const markRules = (): StaticRule[] => [
   ruleIn("forward", markHas(FORWARD_MARK), accept()),
+  // Also answers of a pod on another node.
+  ruleIn("forward", ctStatusDnat(), gotoChain("forward_mark_services")),
   ...FAMILIES.flatMap((family) => [
-    ruleIn("forward", inSet([daddr(family)], `cluster${family}`), gotoChain("forward_mark_inbound")),
-    // Answers of a Service's pod on another node.
-    ruleIn("forward", ctStatusDnat(), inSet([saddr(family)], `cluster${family}`), setMark(FORWARD_MARK)),
+    ruleIn("forward", inSet([daddr(family)], `own${family}`), gotoChain("forward_mark_inbound")),
+    ...[saddr, daddr].map((ofPod) =>
+      ruleIn("forward_mark_services", inSet([ofPod(family)], `cluster${family}`), setMark(FORWARD_MARK), accept())
+    ),
+    ...["cluster", "nodes"].map((callers) =>
+      ruleIn("forward_mark_inbound", inSet([saddr(family)], `${callers}${family}`), setMark(FORWARD_MARK), accept())
+    ),
   ]),
-  ruleIn("forward_mark_inbound", ctStatusDnat(), setMark(FORWARD_MARK)),
-  ...FAMILIES.flatMap((family) =>
-    ["cluster", "nodes"].map((sources) =>
-      ruleIn(
-        "forward_mark_inbound",
-        inSet([daddr(family)], `own${family}`),
-        inSet([saddr(family)], `${sources}${family}`),
-        setMark(FORWARD_MARK),
-      )
-    )
-  ),
 ];
 
 const tunnelForwardRules = (settings: ClusterSettings): StaticRule[] => [

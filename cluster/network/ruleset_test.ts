@@ -42,10 +42,9 @@ const CHAINS = `	chain prerouting {
 		type filter hook forward priority filter - 9; policy accept;
 		udp dport 4789 goto tunnel_forward
 		meta mark & 0x20000000 == 0x20000000 accept
-		ip daddr @cluster4 goto forward_mark_inbound
-		ct status dnat ip saddr @cluster4 meta mark set meta mark | 0x20000000
-		ip6 daddr @cluster6 goto forward_mark_inbound
-		ct status dnat ip6 saddr @cluster6 meta mark set meta mark | 0x20000000
+		ct status dnat goto forward_mark_services
+		ip daddr @own4 goto forward_mark_inbound
+		ip6 daddr @own6 goto forward_mark_inbound
 	}
 
 	chain postrouting {
@@ -86,13 +85,20 @@ const CHAINS = `	chain prerouting {
 		drop
 	}
 
+	chain forward_mark_services {
+		comment "Packets of Services, which may have their pods on other nodes"
+		ip saddr @cluster4 meta mark set meta mark | 0x20000000 accept
+		ip daddr @cluster4 meta mark set meta mark | 0x20000000 accept
+		ip6 saddr @cluster6 meta mark set meta mark | 0x20000000 accept
+		ip6 daddr @cluster6 meta mark set meta mark | 0x20000000 accept
+	}
+
 	chain forward_mark_inbound {
-		comment "Packets to pods: of Services, of other nodes and of their pods"
-		ct status dnat meta mark set meta mark | 0x20000000
-		ip daddr @own4 ip saddr @cluster4 meta mark set meta mark | 0x20000000
-		ip daddr @own4 ip saddr @nodes4 meta mark set meta mark | 0x20000000
-		ip6 daddr @own6 ip6 saddr @cluster6 meta mark set meta mark | 0x20000000
-		ip6 daddr @own6 ip6 saddr @nodes6 meta mark set meta mark | 0x20000000
+		comment "Packets to this node's pods, of other nodes and of their pods"
+		ip saddr @cluster4 meta mark set meta mark | 0x20000000 accept
+		ip saddr @nodes4 meta mark set meta mark | 0x20000000 accept
+		ip6 saddr @cluster6 meta mark set meta mark | 0x20000000 accept
+		ip6 saddr @nodes6 meta mark set meta mark | 0x20000000 accept
 	}
 `;
 
