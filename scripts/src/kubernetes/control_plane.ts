@@ -16,6 +16,8 @@ const [CERTIFICATE, KEY, TOKENS, SERVICE_ACCOUNT_KEY] = ["api.crt", "api.key", "
 ) => inCluster(name)) as [string, string, string, string];
 const ETCD_URL = "http://127.0.0.1:2379", ETCD_PEER_URL = "http://127.0.0.1:2380";
 
+const makeAccountKey = `openssl ecparam -name prime256v1 -genkey -noout -out ${SERVICE_ACCOUNT_KEY}`;
+
 export const nodeKubeconfig = (node: string): string => inCluster(`${node}.kubeconfig`);
 export const PROXY_KUBECONFIG = inCluster("kube-proxy.kubeconfig");
 
@@ -27,7 +29,7 @@ export function writeCredentials(plan: ClusterPlan): void {
   // A certificate that signs itself is its own authority.
   runShell(`openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -subj /CN=kubernetes \
     -keyout ${KEY} -out ${CERTIFICATE} -addext subjectAltName=${[...names, ...addresses].join()} 2>&1
-    openssl ecparam -name prime256v1 -genkey -noout -out ${SERVICE_ACCOUNT_KEY}`);
+    ${makeAccountKey}`);
   const users = [
     { file: ADMIN_KUBECONFIG, user: "admin", group: "system:masters" },
     { file: PROXY_KUBECONFIG, user: "system:kube-proxy", group: "system:node-proxier" },
@@ -40,6 +42,9 @@ export function writeCredentials(plan: ClusterPlan): void {
   writeFileSync(TOKENS, users.map(({ token, user, group }) => `${token},${user},${user},"${group}"\n`).join(""));
   for (const { file, token } of users) writeFileSync(file, JSON.stringify(kubeconfig(plan.apiServer, token)));
 }
+
+/** An API server that starts later knows no token of pods that one before it has signed. */
+export const replaceAccountKey = (): string => runShell(makeAccountKey);
 
 const kubeconfig = (server: string, token: string): object => ({
   apiVersion: "v1",

@@ -1,8 +1,7 @@
 /** What can fail in a cluster, one after the other. @module */
 import { ROUTE_PROTOCOL, TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import { until } from "../../../testing/netns.ts";
-import { routedRanges } from "../../../testing/cluster_routes.ts";
-import type { ApiRequest } from "./api_access.ts";
+import { forgetVersions, refuseRequests, refuseTokens } from "./api_answers.ts";
 import {
   type FaultNode,
   foreignRoute,
@@ -12,6 +11,16 @@ import {
   uplinkLines,
 } from "./fault_nodes.ts";
 import { kubectl, runMeanwhile, untilTrue } from "./kubectl.ts";
+import {
+  addOtherNode,
+  type FaultScene,
+  follow,
+  hasRangeRoute,
+  knowsOtherNode,
+  NODES,
+  removeOtherNode,
+  send,
+} from "./other_node.ts";
 
 /** What is taken away has to be back so soon. */
 export const MEND_MS = 5000;
@@ -27,21 +36,6 @@ const NEW_PODS_S = 4;
 /** A new pod needs two to four seconds. */
 const LEAST_KILLS_A_SECOND = 0.1;
 const DELETE_PODS = ["-n", "kube-system", "delete", "pod", "-l", "app.kubernetes.io/name=cni"];
-
-const NODES = "/api/v1/nodes";
-/** A node that is nowhere: its routes tell who has heard of it. Without labels, it gets no pod. */
-const OTHER = {
-  apiVersion: "v1",
-  kind: "Node",
-  metadata: { name: "other" },
-  spec: { podCIDR: "10.244.99.0/24", podCIDRs: ["10.244.99.0/24", "fd44:0:0:63::/64"] },
-  status: { addresses: [{ type: "InternalIP", address: "198.18.0.99" }] },
-};
-
-export interface FaultScene {
-  readonly nodes: readonly FaultNode[];
-  readonly request: ApiRequest;
-}
 
 export interface ClusterFault {
   readonly what: string;
@@ -83,6 +77,9 @@ export function listFaults(scene: FaultScene, killSeconds: number): readonly Clu
   });
   return [
     followed("nothing", () => Bun.sleep(LOOK_MS)),
+    followed("the API server has forgotten what parts know, and answers 410", () => forgetVersions(scene)),
+    followed("the API server is too busy, and answers 429", () => refuseRequests(scene)),
+    followed("the API server knows no token any more, and answers 401", () => refuseTokens(scene)),
     followed("the API server is killed", () => restartProgram(first, "kube-apiserver")),
     followed(`the API server is silent for ${SILENCE_MS / 1000} s`, async () => {
       first.signal("kube-apiserver", "SIGSTOP");
@@ -130,35 +127,16 @@ export function listFaults(scene: FaultScene, killSeconds: number): readonly Clu
   ];
 }
 
-/** Waits until the API answers and all nodes follow it. */
-async function follow({ nodes, request }: FaultScene): Promise<void> {
-  await untilTrue("Making a node", () => send(request, NODES, "POST", OTHER).then(() => true, () => false));
-  await untilTrue("Hearing of a node", () => Promise.resolve(nodes.every(knowsOther)));
-  await send(request, `${NODES}/other`, "DELETE");
-  await untilTrue("Forgetting a node", () => Promise.resolve(!nodes.some(knowsOther)));
-}
-
-const hasRoute = ({ netns }: FaultNode, range: string): boolean => routedRanges(netns).includes(range);
-const knowsOther = (node: FaultNode): boolean => OTHER.spec.podCIDRs.every((range) => hasRoute(node, range));
-
-async function send(request: ApiRequest, path: string, method: string, body?: object, type = "application/json") {
-  const answer = await request(path, {
-    method,
-    ...body && { body: JSON.stringify(body), headers: { "content-type": type } },
-  });
-  return await answer.json();
-}
-
 async function deleteUnseen({ request }: FaultScene, node: FaultNode): Promise<number> {
-  await send(request, NODES, "POST", OTHER);
-  await untilTrue("Hearing of a node", () => Promise.resolve(knowsOther(node)));
+  await addOtherNode(request);
+  await untilTrue("Hearing of a node", () => Promise.resolve(knowsOtherNode(node)));
   for (const program of ["server", "part"] as const) node.signal(program, "SIGSTOP");
-  await send(request, `${NODES}/other`, "DELETE");
+  await removeOtherNode(request);
   await Bun.sleep(LOOK_MS);
-  if (!knowsOther(node)) throw new Error("A server that is away has removed a route");
+  if (!knowsOtherNode(node)) throw new Error("A server that is away has removed a route");
   for (const program of ["server", "part"] as const) node.signal(program, "SIGKILL");
   await untilTrue("The server's start", () => Promise.resolve(node.pidOf("part") !== undefined));
-  await until(() => !knowsOther(node), MEND_MS);
+  await until(() => !knowsOtherNode(node), MEND_MS);
   return performance.now();
 }
 
@@ -227,7 +205,7 @@ async function makeNodeAgain({ nodes, request }: FaultScene, node: FaultNode): P
   const others = nodes.filter((other) => other !== node);
   const left = performance.now();
   await send(request, path, "DELETE");
-  await until(() => !others.some((other) => hasRoute(other, spec.podCIDR)), MEND_MS);
+  await until(() => !others.some((other) => hasRangeRoute(other, spec.podCIDR)), MEND_MS);
   const leaveMs = performance.now() - left;
   await Bun.sleep(LOOK_MS);
   const started = performance.now();

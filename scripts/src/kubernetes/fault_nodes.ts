@@ -1,5 +1,5 @@
 /** Nodes of a cluster of which something is to fail, seen from among its processes. @module */
-import { readlinkSync } from "node:fs";
+import { closeSync, openSync, readlinkSync } from "node:fs";
 import { ROUTE_PROTOCOL } from "../../../cluster/network/settings.ts";
 import { parseIp } from "../../../ffi/address.ts";
 import { type Netns, openNetns } from "../../../ffi/netns/netns.ts";
@@ -7,7 +7,8 @@ import { until } from "../../../testing/netns.ts";
 import type { TrafficEnd } from "../../../testing/steady_traffic.ts";
 import { partCommand } from "../../../server/part_definitions.ts";
 import { allProcesses, readProc } from "./holder.ts";
-import { kubectl, runMeanwhile } from "./kubectl.ts";
+import { inCluster } from "./directory.ts";
+import { clusterEnv, kubectl, runMeanwhile } from "./kubectl.ts";
 import { keepAgain, stopKeeping } from "./nodes.ts";
 import type { ClusterPlan, NodePlan, RouterAddress } from "./plan.ts";
 import { AGNHOST_IMAGE, untilPodRuns } from "./pod_netns.ts";
@@ -35,6 +36,8 @@ export interface FaultNode extends Disposable {
   readonly netns: Netns;
   run(script: string): Promise<string>;
   pidOf(program: NodeProgram): number | undefined;
+  /** What it was started with. */
+  commandOf(program: NodeProgram): readonly string[];
   /** @returns the process that got it, if there was one */
   signal(program: NodeProgram, signal: "SIGKILL" | "SIGSTOP" | "SIGCONT"): number | undefined;
 }
@@ -53,6 +56,11 @@ export function findNode({ segments }: ClusterPlan, plan: NodePlan): FaultNode {
     netns,
     run: (script) => runMeanwhile(["on", name, "sh", "-e", "-c", script]),
     pidOf,
+    commandOf(program) {
+      const pid = pidOf(program);
+      if (pid === undefined) throw new Error(`No ${program} runs on ${name}`);
+      return wordsOf(pid).slice(0, -1);
+    },
     signal(program, signal) {
       const pid = pidOf(program);
       if (pid === undefined) return undefined;
@@ -80,9 +88,14 @@ function namespaceOf(pid: number): string | undefined {
   }
 }
 
-const parentOf = (pid: number): number => Number(/^PPid:\s*(\d+)/m.exec(readProc(pid, "status"))![1]);
+/** @returns nothing if the process has ended meanwhile */
+function parentOf(pid: number): number | undefined {
+  const parent = /^PPid:\s*(\d+)/m.exec(readProc(pid, "status"))?.[1];
+  return parent === undefined ? undefined : Number(parent);
+}
 
-function sendSignal(pid: number, signal: NodeJS.Signals): void {
+function sendSignal(pid: number | undefined, signal: NodeJS.Signals): void {
+  if (pid === undefined) return;
   try {
     process.kill(pid, signal);
   } catch {
@@ -104,6 +117,32 @@ export async function stopProgram(node: FaultNode, program: NodeProgram, ms: num
     await Bun.sleep(ms);
   } finally {
     keepAgain(node.plan.name, program);
+  }
+}
+
+/** Runs a program of a node with further options for some time. @param between is done while it is away */
+export async function runWithOptions(
+  node: FaultNode,
+  program: NodeProgram,
+  options: readonly string[],
+  between: () => Promise<void>,
+  act: () => Promise<void>,
+): Promise<void> {
+  const { name } = node.plan;
+  const argv = ["on", name, ...node.commandOf(program), ...options];
+  const log = openSync(inCluster("logs", `${name}-${program}`), "a");
+  stopKeeping(name, program);
+  try {
+    node.signal(program, "SIGKILL");
+    await until(() => node.pidOf(program) === undefined);
+    await between();
+    Bun.spawn(argv, { env: clusterEnv(), stdio: ["ignore", log, log] });
+    await until(() => node.pidOf(program) !== undefined);
+    await act();
+  } finally {
+    closeSync(log);
+    node.signal(program, "SIGKILL");
+    keepAgain(name, program);
   }
 }
 
