@@ -41,6 +41,7 @@ export class EngineNetwork {
   readonly givesRanges: boolean;
   #offered = "";
   #nextTry = 0;
+  #waitsForPods = false;
   #lateAddsUntil = -Infinity;
   #nextLateAdds = Infinity;
   problem: string | undefined;
@@ -69,7 +70,7 @@ export class EngineNetwork {
     const offered = `${ranges.join()} ${mtu}`;
     const isAnother = offered !== this.#offered;
     const isDone = this.problem === undefined && findStat(this.#path) !== undefined;
-    if (isAnother || !isDone && now >= this.#nextTry) {
+    if (isAnother || !isDone && (now >= this.#nextTry || this.#isReady())) {
       this.#nextTry = now + RETRY_MS;
       this.#offered = offered;
       const isWritten = this.#install(ranges, mtu);
@@ -78,6 +79,11 @@ export class EngineNetwork {
     if (now < this.#nextLateAdds) return false;
     this.#nextLateAdds = now < this.#lateAddsUntil ? now + LATE_ADDS_INTERVAL_MS : Infinity;
     return true;
+  }
+
+  /** Whether nothing has to be mended: the file is gone, or the last pod that was in the way. */
+  #isReady(): boolean {
+    return this.problem === undefined || this.#waitsForPods && this.pods().length === 0;
   }
 
   pods(): readonly NodePod[] {
@@ -93,6 +99,7 @@ export class EngineNetwork {
   #install(ranges: readonly Cidr[], mtu: number | undefined): boolean {
     const { network: { fileName, text }, confDirectory: directory, pluginDirectories, log } = this.#options;
     let isWritten = false;
+    this.#waitsForPods = false;
     try {
       const prepared = prepareNetworkFile({
         source: fileName,
@@ -109,7 +116,10 @@ export class EngineNetwork {
         isWritten = installNetworkFile(prepared);
         if (isWritten) log(`Engines have the network "${prepared.path}"`);
         this.problem = undefined;
-      } else this.#note(obstacle);
+      } else {
+        this.#waitsForPods = true;
+        this.#note(obstacle);
+      }
       this.isInstalled = true;
     } catch (error) {
       const isRefused = error instanceof CniError || error instanceof ConfigError || error instanceof SyntaxError ||
