@@ -57,7 +57,7 @@ async function startAll(options: KubernetesOptions): Promise<void> {
   await kubectl(["create", "-f", "-"], nameServerManifest(plan.nameServers));
   await untilRegistered(nodes.length);
   console.log(`Nodes are known after ${seconds()}`);
-  if (options.hasStaticRoutes) await addStaticRoutes(nodes);
+  if (options.hasStaticRoutes) await addStaticRoutes(nodes, plan);
   if (options.network !== "none") {
     const applied = performance.now();
     if (options.network === "flannel") await startFlannel(nodes, plan.podRanges);

@@ -1,4 +1,4 @@
-/** How docs/kubernetes.md has a cluster leave flannel: what is tried are the commands that people read. @module */
+/** How docs/kubernetes.md has a cluster change its network: what is tried are the commands that people read. @module */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { REPOSITORY_ROOT } from "../repository.ts";
@@ -17,12 +17,12 @@ export interface DocumentedMigration {
 
 const ON_NODE = / *# on the node$/;
 
-/** @throws {Error} if the page has not two blocks of commands, those for each node after the others */
-export function readMigration(): DocumentedMigration {
+/** @param title of the section @throws {Error} if it has not two blocks of commands, those for each node after the others */
+export function readMigration(title: string): DocumentedMigration {
   const page = readFileSync(join(REPOSITORY_ROOT, "docs/kubernetes.md"), "utf8");
-  const section = page.split("\n## From flannel\n")[1]?.split("\n## ")[0] ?? "";
+  const section = page.split(`\n## ${title}\n`)[1]?.split("\n## ")[0] ?? "";
   const [once, eachNode, ...others] = section.split("\n\n").filter((text) => text.startsWith("    ")).map(stepsOf);
-  if (!once || !eachNode || others.length > 0) throw new Error('"From flannel" needs two blocks of commands');
+  if (!once || !eachNode || others.length > 0) throw new Error(`"${title}" needs two blocks of commands`);
   return { once, eachNode };
 }
 

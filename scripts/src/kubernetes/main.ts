@@ -8,9 +8,10 @@ import { ensureClusterImages } from "./images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
 import { measureManyNodes } from "./many_nodes.ts";
-import { MIGRATED_CLUSTER, migrateFromFlannel } from "./migration.ts";
+import { FLANNEL_CLUSTER, migrateFromFlannel } from "./flannel_migration.ts";
 import { measurePodsAtOnce } from "./pods_at_once.ts";
 import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
+import { migrateFromRanges, RANGES_CLUSTER } from "./ranges_migration.ts";
 import { replaceProgram } from "./replacement.ts";
 import { onInterruption, startCluster } from "./start.ts";
 import { runSuccessfully } from "../harness/process.ts";
@@ -72,6 +73,22 @@ async function unlessMissing(what: string, run: () => Promise<number>): Promise<
   return 0;
 }
 
+/** From which network, and in which cluster. */
+const MIGRATIONS = {
+  flannel: { cluster: FLANNEL_CLUSTER, migrate: migrateFromFlannel },
+  ranges: { cluster: RANGES_CLUSTER, migrate: migrateFromRanges },
+};
+
+/** @param which all without one */
+async function migrate(which: string | undefined): Promise<number> {
+  let status = 0;
+  for (const [from, { cluster }] of Object.entries(MIGRATIONS)) {
+    if (which !== undefined && which !== from) continue;
+    status ||= await runInNewCluster({ ...options, ...cluster }, "migrate-inside", from);
+  }
+  return status;
+}
+
 async function load(name: string): Promise<number> {
   const status = await enter(name, [BUN, "scripts/src/build/main.ts"]);
   return status === 0 ? await inside(name, "replace") : status;
@@ -118,7 +135,7 @@ async function carryOut(): Promise<number> {
         return measurePodsAtOnce(Number(words[0] ?? "40"), Number(words[1] ?? "5"), inCluster);
       });
     case "migrate":
-      return await runInNewCluster({ ...options, ...MIGRATED_CLUSTER }, "migrate-inside");
+      return await unlessMissing("a cluster that changes its network", () => migrate(words[0]));
     case "nodes":
       return await runInCluster({ ...options, nodes: 1 }, "nodes-inside", ...words);
     case "faults":
@@ -139,7 +156,7 @@ async function carryOut(): Promise<number> {
     case "nodes-inside":
       return await measureManyNodes(Number(words[0] ?? "5000"));
     case "migrate-inside":
-      return await migrateFromFlannel();
+      return await MIGRATIONS[words[0] as keyof typeof MIGRATIONS].migrate();
     case "faults-inside":
       return await runFaults(Number(words[0] ?? "20"));
     case "replace":

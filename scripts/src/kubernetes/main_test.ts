@@ -74,3 +74,9 @@ withKubernetes("an interrupted start leaves nothing", async () => {
   expect(await child.exited).toBe(130);
   expect(remains()).toEqual(before);
 }, 180_000);
+
+test("a migration from a network that is not known is refused", () => {
+  const { exitCode, output } = run("migrate", "calico");
+  expect(exitCode).toBe(2);
+  expect(output).toStartWith('FROM is "calico", expected flannel or ranges');
+});

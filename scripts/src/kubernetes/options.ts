@@ -19,7 +19,9 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     REGEXP         those whose names match
   compare [RUNS]   prints what this network and flannel cost, in two clusters that end with it; 20 runs by default
   pods [COUNT] [RUNS] prints how long so many pods at once take on one node, with both and without a network; 40, 5
-  migrate          takes a cluster from flannel to this network by the documentation's commands, and ends it
+  migrate [FROM]   takes a cluster to this network by the documentation's commands, and ends it
+    flannel        from flannel
+    ranges         from static routes by hand, which is deploy/ranges, and back; both without a word
   nodes [COUNT]    prints what so many Nodes cost the API server and a node, and fails if a goal is missed; 5000
   faults [SECONDS] what packets between pods are lost by faults, in a cluster of 3 nodes that ends with it; servers are
                    killed for so long; 20
@@ -98,6 +100,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     requireMatch("COUNT", words[0] ?? "40", /^[1-9]\d*$/, "a number");
     requireMatch("RUNS", words[1] ?? "5", /^[1-9]\d*$/, "a number");
   }
+  if (command === "migrate") requireMatch("FROM", words[0] ?? "flannel", /^(flannel|ranges)$/, "flannel or ranges");
   if (command === "nodes") requireMatch("COUNT", words[0] ?? "5000", /^[1-9]\d*$/, "a number");
   if (command === "faults") requireMatch("SECONDS", words[0] ?? "20", /^[1-9]\d*$/, "a number");
   requireMatch("--name", values.name, /^[a-z0-9-]+$/, "small letters and digits");

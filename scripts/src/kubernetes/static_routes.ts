@@ -2,16 +2,21 @@
 import { runShell } from "../harness/process.ts";
 import { kubectl, untilTrue } from "./kubectl.ts";
 import { type KubernetesNode, runOnNode } from "./nodes.ts";
+import type { ClusterPlan } from "./plan.ts";
 
-/** Nodes of one segment know each other's pods. The router knows all of them, and is asked for the others. */
-export async function addStaticRoutes(nodes: readonly KubernetesNode[]): Promise<void> {
+/** The router knows the pods of all nodes. Nodes know those of their segment, and ask the router for the others. */
+export async function addStaticRoutes(nodes: readonly KubernetesNode[], { segments }: ClusterPlan): Promise<void> {
   const ranges = await podRanges();
   for (const { plan } of nodes) {
     for (const range of ranges.get(plan.name)!) {
-      const via = plan.addresses.find((address) => isIpv6(address) === isIpv6(range))!;
-      runShell(`ip route replace ${range} via ${via}`);
-      const neighbours = nodes.filter(({ plan: { name, segment } }) => name !== plan.name && segment === plan.segment);
-      for (const neighbour of neighbours) runOnNode(neighbour, "ip", "route", "replace", range, "via", via);
+      const ofFamily = (addresses: readonly string[]) => addresses.find((each) => isIpv6(each) === isIpv6(range))!;
+      runShell(`ip route replace ${range} via ${ofFamily(plan.addresses)}`);
+      for (const other of nodes.filter(({ plan: { name } }) => name !== plan.name)) {
+        const { segment } = other.plan;
+        const router = segments[segment - 1]!.router.map(({ address }) => address);
+        const via = ofFamily(segment === plan.segment ? plan.addresses : router);
+        runOnNode(other, "ip", "route", "replace", range, "via", via);
+      }
     }
   }
 }

@@ -35,7 +35,8 @@ const LANES = [
   "scripts/kubernetes --name release --families 4 --proxy iptables test policy",
   "scripts/kubernetes --name release --families 6 test policy",
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
-  "scripts/kubernetes --name release migrate",
+  "scripts/kubernetes --name release migrate flannel",
+  "scripts/kubernetes --name release migrate ranges",
   "scripts/kubernetes --name release faults 60",
 ];
 

@@ -1,23 +1,16 @@
-/** A cluster that leaves flannel a node at a time, by the documentation's commands, while pods of its nodes talk. @module */
+/** Pods of a cluster whose nodes change their network: whether they reach each other, and what is lost meanwhile. @module */
 import { familyOf, type Ip, parseIp } from "../../../ffi/address.ts";
 import type { Netns } from "../../../ffi/netns/netns.ts";
 import { startTraffic } from "../../../testing/steady_traffic.ts";
 import { requestTcp, requestUdp, serveTcp, serveUdp } from "../../../testing/traffic.ts";
 import { type ProcessResult, requireSuccess, runInBackground } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
-import { type DocumentedStep, readMigration } from "./documented_migration.ts";
-import { stopFlannel } from "./flannel.ts";
+import type { DocumentedStep } from "./documented_migration.ts";
 import { allProcesses } from "./holder.ts";
 import { clusterEnv, kubectl, untilTrue } from "./kubectl.ts";
-import { type NodePlan, planCluster } from "./plan.ts";
+import type { NodePlan } from "./plan.ts";
 import { AGNHOST_IMAGE, untilPodRuns } from "./pod_netns.ts";
 
-/** Two nodes on one segment, and one behind the router. */
-export const MIGRATED_CLUSTER = { nodes: 3, segments: 2, families: "46", network: "flannel" } as const;
-
-/** No DaemonSet but a program of each node is flannel here. */
-const END_OF_FLANNEL = "kubectl -n kube-flannel delete daemonset kube-flannel-ds";
-const FLANNEL_FILE = "10-flannel.conflist";
 const PORT = 7000;
 /** A route that somebody removes is there again within five seconds. */
 const PATIENCE_MS = 10_000;
@@ -26,40 +19,7 @@ const STEP_TIMEOUT_MS = 180_000;
 const LABEL = { migrated: "yes" };
 const [SELECTOR] = Object.entries(LABEL).map(([name, value]) => `--selector=${name}=${value}`);
 
-/** Runs among the processes of a cluster with flannel. @returns the exit status */
-export async function migrateFromFlannel(): Promise<number> {
-  const { once, eachNode } = readMigration();
-  const { nodes } = planCluster(MIGRATED_CLUSTER.nodes, MIGRATED_CLUSTER.segments, MIGRATED_CLUSTER.families);
-  const verdicts = new Verdicts();
-  const taken = new Set<string>();
-  await kubectl(["apply", "-f", "-"], podManifest(nodes));
-  await untilPodsRun(nodes.length);
-  await checkPairs(verdicts, "with flannel", nodes, taken);
-  await checkTraffic(verdicts, `while "${once.at(-1)!.command}" and those before it run`, nodes, async () => {
-    for (const step of once) await carryOut(step);
-  });
-  for (const { name } of nodes) {
-    const failures = await doctorFailures(name);
-    const isNamed = failures.some((failure) => failure.includes(FLANNEL_FILE));
-    verdicts.add(`cni doctor on ${name} names ${FLANNEL_FILE}`, isNamed ? [] : [`It said: ${failures.join("; ")}`]);
-  }
-  for (const node of nodes) {
-    const untouched = nodes.filter((each) => each !== node);
-    await checkTraffic(verdicts, `while ${node.name} is taken`, untouched, async () => {
-      for (const step of eachNode) await carryOut(step, node.name);
-      await untilPodsRun(nodes.length);
-    });
-    taken.add(node.name);
-    await checkPairs(verdicts, `after ${[...taken].join(", ")}`, nodes, taken);
-    verdicts.add(`${node.name} has no link, route or file of flannel`, await listRemains(node.name));
-  }
-  for (const { name } of nodes) {
-    verdicts.add(`cni doctor on ${name} finds no failure`, await doctorFailures(name));
-  }
-  return verdicts.sumUp();
-}
-
-class Verdicts {
+export class Verdicts {
   #passed = 0;
   #failed = 0;
 
@@ -74,6 +34,12 @@ class Verdicts {
     console.log(`${this.#passed} passed, ${this.#failed} failed, 0 skipped`);
     return this.#failed === 0 ? 0 : 1;
   }
+}
+
+/** Starts them, and waits until they run. */
+export async function startMigratedPods(nodes: readonly NodePlan[]): Promise<void> {
+  await kubectl(["apply", "-f", "-"], podManifest(nodes));
+  await untilPodsRun(nodes.length);
 }
 
 /** Each node has a pod that a drain ends, and one of a DaemonSet, which a drain leaves. */
@@ -119,8 +85,13 @@ async function readyPods(): Promise<readonly PodObject[]> {
   );
 }
 
-const untilPodsRun = (nodeCount: number): Promise<void> =>
+export const untilPodsRun = (nodeCount: number): Promise<void> =>
   untilTrue("The start of pods on all nodes", async () => (await readyPods()).length === 2 * nodeCount);
+
+/** A line for each pod of these nodes: its name and its addresses. */
+export const listPodAddresses = async (nodes: readonly NodePlan[]): Promise<readonly string[]> =>
+  (await readyPods()).filter(({ spec: { nodeName } }) => nodes.some(({ name }) => name === nodeName))
+    .map(({ metadata: { name }, status: { podIPs = [] } }) => `${name} ${podIPs.map(({ ip }) => ip).join()}`).sort();
 
 interface OpenPod {
   readonly name: string;
@@ -140,16 +111,19 @@ async function openPods(resources: DisposableStack, nodes: readonly NodePlan[]):
   return pods;
 }
 
-/** Of nodes, pods of these reach each other: as docs/kubernetes.md says, tunnels of two programs do not meet. */
-const areConnected = (a: NodePlan, b: NodePlan, taken: ReadonlySet<string>): boolean =>
-  a.segment === b.segment || taken.has(a.name) === taken.has(b.name);
+/** What the documentation says of a migration on its way. */
+export interface MigratedWays {
+  areConnected(a: NodePlan, b: NodePlan): boolean;
+  /** Whether pods of others see the node in the place of its pods. */
+  areMasqueraded(node: NodePlan): boolean;
+}
 
 /** Asks from all pods to all of other nodes, by both protocols and families. */
-async function checkPairs(
+export async function checkPairs(
   verdicts: Verdicts,
   when: string,
   nodes: readonly NodePlan[],
-  taken: ReadonlySet<string>,
+  { areConnected, areMasqueraded }: MigratedWays,
 ): Promise<void> {
   using resources = new DisposableStack();
   const pods = await openPods(resources, nodes);
@@ -159,9 +133,9 @@ async function checkPairs(
   }
   for (const [i, a] of nodes.entries()) {
     for (const b of nodes.slice(i + 1)) {
-      const questions = questionsBetween(pods, a, b);
+      const questions = questionsBetween(pods, a, b, areMasqueraded);
       const between = `pods of ${a.name} and ${b.name}`;
-      if (areConnected(a, b, taken)) {
+      if (areConnected(a, b)) {
         const started = performance.now();
         const wrong = await findWrongAnswers(questions, PATIENCE_MS);
         const ms = Math.round(performance.now() - started);
@@ -180,16 +154,28 @@ interface Question {
   readonly from: OpenPod;
   readonly to: OpenPod;
   readonly address: Ip;
+  /** The address that the other pod sees. */
+  readonly seen: Ip | undefined;
   readonly ask: typeof requestTcp;
 }
 
-const questionsBetween = (pods: readonly OpenPod[], a: NodePlan, b: NodePlan): readonly Question[] =>
-  pods.flatMap((from) =>
+function questionsBetween(
+  pods: readonly OpenPod[],
+  a: NodePlan,
+  b: NodePlan,
+  areMasqueraded: MigratedWays["areMasqueraded"],
+): readonly Question[] {
+  const questions = (from: OpenPod, to: OpenPod) =>
+    to.addresses.flatMap((address) => {
+      const own = areMasqueraded(from.node) ? from.node.addresses.map(parseIp) : from.addresses;
+      const seen = own.find((each) => familyOf(each) === familyOf(address));
+      return [requestTcp, requestUdp].map((ask) => ({ from, to, address, seen, ask }));
+    });
+  return pods.flatMap((from) =>
     pods.filter((to) => from.node === a && to.node === b || from.node === b && to.node === a)
-      .flatMap((to) =>
-        to.addresses.flatMap((address) => [requestTcp, requestUdp].map((ask) => ({ from, to, address, ask })))
-      )
+      .flatMap((to) => questions(from, to))
   );
+}
 
 /** Asks again until all is well, or for so long. */
 async function findWrongAnswers(questions: readonly Question[], patienceMs: number): Promise<readonly string[]> {
@@ -199,16 +185,15 @@ async function findWrongAnswers(questions: readonly Question[], patienceMs: numb
   }
 }
 
-/** The other pod sees the address of this one. */
-async function findWrongAnswer({ from, to, address, ask }: Question): Promise<string | undefined> {
-  const own = from.addresses.find((each) => familyOf(each) === familyOf(address));
+async function findWrongAnswer({ from, to, address, seen, ask }: Question): Promise<string | undefined> {
   const answer = await ask(from.netns, address, PORT, ANSWER_MS);
-  if (answer === `${to.name} ${own}`) return undefined;
-  return `${from.node.name} ${own} to ${to.node.name} ${address}: ${answer ?? "no answer"}`;
+  if (answer === `${to.name} ${seen}`) return undefined;
+  const expected = answer === undefined ? "no answer" : `${answer}, expected ${seen}`;
+  return `${from.node.name} ${from.name} to ${to.node.name} ${address}: ${expected}`;
 }
 
 /** Counts what is lost between pods of some nodes meanwhile. */
-async function checkTraffic(
+export async function checkTraffic(
   verdicts: Verdicts,
   when: string,
   nodes: readonly NodePlan[],
@@ -229,24 +214,31 @@ async function checkTraffic(
   );
 }
 
-async function carryOut({ command, isOnNode }: DocumentedStep, node = ""): Promise<void> {
+/** @param directory where `.` is a directory with a kustomization */
+export async function carryOutStep(
+  { command, isOnNode }: DocumentedStep,
+  directory: string,
+  node = "",
+): Promise<void> {
   const line = command.replaceAll("NODE", node);
   console.log(`${isOnNode ? `${node} ` : ""}$ ${line}`);
-  if (line === END_OF_FLANNEL) {
-    const { nodes, segments, families } = MIGRATED_CLUSTER;
-    await stopFlannel(planCluster(nodes, segments, families).nodes.map(({ name }) => name));
-    return;
-  }
-  // `.` is a directory with a kustomization.
-  const argv = isOnNode ? ["on", node, "sh", "-c", line] : ["env", "-C", `${REPOSITORY_ROOT}/deploy`, "sh", "-c", line];
+  const argv = isOnNode
+    ? ["on", node, "sh", "-c", line]
+    : ["env", "-C", `${REPOSITORY_ROOT}/${directory}`, "sh", "-c", line];
   requireSuccess({ argv }, await run(argv));
+}
+
+/** Lines that a script prints on a node. */
+export async function linesOnNode(node: string, script: string): Promise<readonly string[]> {
+  const argv = ["on", node, "sh", "-c", script];
+  return requireSuccess({ argv }, await run(argv)).stdout.split("\n").filter((line) => line !== "");
 }
 
 const run = (argv: readonly string[]): Promise<ProcessResult> =>
   runInBackground({ argv, env: clusterEnv(), timeoutMs: STEP_TIMEOUT_MS });
 
 /** What it says after a cross. */
-async function doctorFailures(node: string): Promise<readonly string[]> {
+export async function doctorFailures(node: string): Promise<readonly string[]> {
   const { stdout, stderr } = await run(["on", node, "/opt/cni/bin/cni", "doctor", "--json"]);
   if (!stdout.startsWith("{")) return [`It ended early: ${stdout}${stderr}`];
   const { networks } = JSON.parse(stdout) as {
@@ -258,18 +250,4 @@ async function doctorFailures(node: string): Promise<readonly string[]> {
   return networks.flatMap(({ network, findings }) =>
     findings.filter(({ severity }) => severity === "broken").map(({ what }) => `${network}: ${what}`)
   );
-}
-
-/** What flannel has left on a node. Routes of pods have no gateway. */
-async function listRemains(node: string): Promise<readonly string[]> {
-  const { podRanges } = planCluster(1, 1, MIGRATED_CLUSTER.families);
-  const script = [
-    "ip -o link | grep -E ': (cni0|flannel[^:]*):' || :",
-    ...podRanges.split(",").map((range) =>
-      `ip -N ${range.includes(":") ? "-6" : "-4"} route show root ${range} | grep via | grep -v 'proto 67' || :`
-    ),
-    "ls /etc/cni/net.d/*flannel* 2>/dev/null || :",
-  ].join("\n");
-  const argv = ["on", node, "sh", "-c", script];
-  return requireSuccess({ argv }, await run(argv)).stdout.split("\n").filter((line) => line !== "");
 }
