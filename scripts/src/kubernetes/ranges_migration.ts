@@ -100,7 +100,7 @@ async function takeNodes(
     });
     onTaken(node.name);
     await checkPairs(verdicts, `with ${directory} on ${node.name}`, nodes, ways);
-    verdicts.add(`${node.name} has a link for each of its pods, and no others`, await compareLinks(node.name));
+    verdicts.add(`${node.name} has links and addresses of its pods, and no others`, await comparePods(node.name));
   }
   for (const { name } of nodes) {
     verdicts.add(`cni doctor on ${name} finds no failure with ${directory}`, await doctorFailures(name));
@@ -121,12 +121,23 @@ const shapeOf = (node: string): Promise<readonly string[]> =>
     ls /etc/cni/net.d`,
   );
 
-async function compareLinks(node: string): Promise<readonly string[]> {
+/** What pods of before would have left. */
+async function comparePods(node: string): Promise<readonly string[]> {
   const words = ["get", "pods", "-A", `--field-selector=spec.nodeName=${node}`, "-o", "json"];
   const { items } = JSON.parse(await kubectl(words)) as {
-    readonly items: readonly { readonly spec: { readonly hostNetwork?: boolean } }[];
+    readonly items: readonly {
+      readonly spec: { readonly hostNetwork?: boolean };
+      readonly status: { readonly podIPs?: readonly { readonly ip: string }[] };
+    }[];
   };
-  const pods = items.filter(({ spec }) => !spec.hostNetwork).length;
+  const pods = items.filter(({ spec }) => !spec.hostNetwork);
+  const addresses = pods.flatMap(({ status: { podIPs = [] } }) => podIPs.map(({ ip }) => ip)).sort();
   const links = await linesOnNode(node, "ls /sys/class/net | grep ^veth || :");
-  return links.length === pods ? [] : [`${pods} pods have ${links.join(", ")}`];
+  const reserved = await linesOnNode(node, "ls /var/lib/cni/networks/pods | grep -E '^[0-9a-f.:]+$' || :");
+  return [
+    ...links.length === pods.length ? [] : [`${pods.length} pods have ${links.join(", ")}`],
+    ...Bun.deepEquals(reserved.toSorted(), addresses)
+      ? []
+      : [`pods have ${addresses.join(", ")}, and ${reserved.join(", ")} are reserved`],
+  ];
 }
