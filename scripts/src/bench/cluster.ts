@@ -1,7 +1,7 @@
 /** The part of the server that follows the nodes of a cluster: with three nodes, and with thousands. @module */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ROUTE_PROTOCOL } from "../../../cluster/network/settings.ts";
+import { ROUTE_PROTOCOL, TUNNEL_LINK } from "../../../cluster/network/settings.ts";
 import { createNetns, type Netns } from "../../../ffi/netns/netns.ts";
 import { ApiServer } from "../../../testing/api_server.ts";
 import { newNode, nodeAddress } from "../../../testing/cluster_nodes.ts";
@@ -15,6 +15,8 @@ import type { BenchWorkspace } from "./workspace.ts";
 const OWN = 1;
 const TOKEN = "the-token";
 const ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount";
+/** Nobody listens there, as when the API server is away. */
+const AWAY = "https://127.0.0.1:1";
 /** The part stores nodes after three seconds, and collects garbage until then. */
 const SETTLING_MS = 6000;
 
@@ -25,7 +27,7 @@ interface Figure {
   readonly ms: number;
 }
 
-type Figures = Readonly<Record<"start" | "relist" | "flush" | "unchanged" | "changed" | "half", Figure>>;
+type Figures = Readonly<Record<"start" | "relist" | "flush" | "unchanged" | "changed" | "half" | "stored", Figure>>;
 
 export async function clusterRows(bench: BenchWorkspace): Promise<readonly BenchRow[]> {
   const [few, many] = [3, bench.quick ? 50 : 5000];
@@ -49,7 +51,9 @@ export async function clusterRows(bench: BenchWorkspace): Promise<readonly Bench
     memory("at events that change nothing", "unchanged"),
     memory("at events that change an address", "changed"),
     memory("when half of them were made again", "half"),
+    memory("at its start with stored nodes only", "stored"),
     time(`From the start of the server to the routes to ${nodes}`, large.start.ms, 5000),
+    time(`From the start without the API server to the routes to ${nodes}, which were stored`, large.stored.ms, 5000),
     time(`From the removal of the routes to ${nodes} until they are back`, large.flush.ms, 5000),
     time("Processor time of an event that changes nothing", large.unchanged.processorMs / eventCount, 0.3),
     time("Processor time of an event that changes an address", large.changed.processorMs / eventCount, 2),
@@ -66,14 +70,20 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
   writeFileSync(join(directory, "token"), TOKEN);
   // Those to this node's own ranges, too.
   const hasAll = () => clusterRoutesOf(host).length === 2 * count;
-  const since = performance.now();
-  const server = startServer(scope, host, directory, api.url);
-  await until(hasAll);
-  const startMs = performance.now() - since;
-  const pid = await server.part();
+  installServer(directory);
+  let server: RunningServer;
+  let pid = 0;
   const ended = async (ms: number, processorMs = 0): Promise<Figure> => {
     await Bun.sleep(SETTLING_MS);
     return { ms, megabytes: peakPrivateBytes(pid) / 1e6, processorMs: processorMsOf(pid) - processorMs };
+  };
+  const measureStart = async (apiServer: string): Promise<Figure> => {
+    const since = performance.now();
+    server = startServer(scope, host, directory, apiServer);
+    await until(hasAll);
+    const ms = performance.now() - since;
+    pid = await server.part();
+    return await ended(ms);
   };
   const measure = async (change: () => unknown, happened: () => boolean): Promise<Figure> => {
     resetPeak(pid);
@@ -83,7 +93,7 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
     await until(happened);
     return await ended(performance.now() - changedAt, before);
   };
-  const start = await ended(startMs);
+  const start = await measureStart(api.url);
   const requestCount = api.requests.length;
   const relist = await measure(() => {
     api.compact();
@@ -126,7 +136,15 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
     () =>
       clusterRoutesOf(host).filter((route) => again.has(routeDestination(route))).length === 2 * again.size && hasAll(),
   );
-  return { start, relist, flush, unchanged, changed, half };
+  await server!.end();
+  runShellInNetns(
+    host,
+    // As after a boot.
+    `for f in -4 -6; do ip $f route flush proto ${ROUTE_PROTOCOL}; done; ip link del ${TUNNEL_LINK}`,
+    "nft flush ruleset",
+  );
+  const stored = await measureStart(AWAY);
+  return { start, relist, flush, unchanged, changed, half, stored };
 }
 
 /** Some nodes are on its link; the others are behind the tunnel. */
@@ -144,14 +162,24 @@ function newHost(): Netns {
   return host;
 }
 
-/** As in a pod of Kubernetes, whose mounts are not those of process 1. */
-function startServer(scope: DisposableStack, host: Netns, directory: string, apiServer: string) {
-  const path = (name: string) => join(directory, name);
-  const plugins = path("bin");
+function installServer(directory: string): void {
+  const plugins = join(directory, "bin");
   mkdirSync(plugins);
   Bun.spawnSync([CNI_PROGRAM, "install", plugins]);
   const network = { cniVersion: "1.0.0", name: "pods", plugins: [{ type: "ptp", ipam: { type: "host-local" } }] };
-  writeFileSync(path("10-pods.conflist"), JSON.stringify(network));
+  writeFileSync(join(directory, "10-pods.conflist"), JSON.stringify(network));
+}
+
+interface RunningServer {
+  /** @returns the process of the part `cluster` */
+  part(): Promise<number>;
+  end(): Promise<unknown>;
+}
+
+/** As in a pod of Kubernetes, whose mounts are not those of process 1. */
+function startServer(scope: DisposableStack, host: Netns, directory: string, apiServer: string): RunningServer {
+  const path = (name: string) => join(directory, name);
+  const plugins = path("bin");
   const socket = path("run/cni.sock");
   const options = {
     socket,
@@ -178,6 +206,10 @@ function startServer(scope: DisposableStack, host: Netns, directory: string, api
         readonly parts: readonly { readonly name: string; readonly pid?: number }[];
       };
       return parts.find(({ name }) => name === "cluster")!.pid!;
+    },
+    end() {
+      child.kill("SIGTERM");
+      return child.exited;
     },
   };
 }
