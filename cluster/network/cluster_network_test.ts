@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
-import { tryTcpConnection } from "../../ffi/packet/probe.ts";
+import { familyOf, hostPrefix, type Ip, parseIp } from "../../ffi/address.ts";
+import { isPingAnswered, tryTcpConnection } from "../../ffi/packet/probe.ts";
 import {
   type ClusterSite,
   newClusterSite,
@@ -13,7 +13,7 @@ import { listTrackedFlows } from "../../testing/tracked_flows.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import { ClusterNetwork } from "./cluster_network.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
-import { requestTcp, requestUdp } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp } from "../../testing/traffic.ts";
 
 const OUTSIDE = { 4: "203.0.113.1", 6: "2001:db8:ff::1" };
 
@@ -66,6 +66,102 @@ describe.each(CASES)("nodes and pods reach pods %s, which see who calls", (_, op
     expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
     expect(await wrongAnswers(site, sourceOf)).toEqual([]);
   });
+
+  test.each([0, 1, 2] as const)(
+    "from outside by the port of a node that masquerades, with rp_filter %d",
+    async (rpFilter) => {
+      using site = await newClusterSite({ ...options, rpFilter });
+      const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+      // As kube-proxy does, where the client's address is not to be kept.
+      runShellInNetns(
+        a.netns,
+        "nft 'add table inet services; add chain inet services from { type nat hook postrouting priority srcnat; }'",
+        "nft add rule inet services from ct status dnat masquerade",
+        "nft 'add chain inet services to { type nat hook prerouting priority dstnat; }'",
+        ...[b, c].flatMap((node, i) =>
+          podAddresses(node).map((address) => {
+            const [word, to] = familyOf(address as Ip) === 4 ? ["ip", address] : ["ip6", `[${address}]`];
+            return `nft add rule inet services to meta nfproto ipv${
+              word === "ip" ? 4 : 6
+            } tcp dport 3000${i} dnat ${word} to ${to}:80
+            nft add rule inet services to meta nfproto ipv${
+              word === "ip" ? 4 : 6
+            } udp dport 3000${i} dnat ${word} to ${to}:53`;
+          })
+        ),
+      );
+      for (const [i, to] of [b, c].entries()) {
+        for (const ip of a.node.addresses) {
+          const answers = [
+            await requestTcp(site.router, ip, 30000 + i, 2000),
+            await requestUdp(site.router, ip, 30000 + i, 2000),
+          ];
+          const expected = `pod-${to.node.name} ${sourceOf(a, to, familyOf(ip))}`;
+          expect(answers).toEqual([expected, expected]);
+        }
+      }
+    },
+  );
+});
+
+test("nodes whose ranges and addresses of IPv6 come first reach each other", async () => {
+  using site = await newClusterSite({ segments: 2, families: [6, 4] });
+  expect(site.nodes.flatMap(({ network }) => network.problems())).toEqual([]);
+  expect(await wrongAnswers(site, CASES.at(-1)![2])).toEqual([]);
+});
+
+test("the tunnel has the identifier and the port of the settings in what it sends", async () => {
+  using site = await newClusterSite({ settings: { tunnel: "always", vni: 77, port: 8473 } });
+  const [a, b] = site.nodes as [SiteNode, SiteNode];
+  expect(await wrongAnswers(site, (from, _, family) => sourceInTunnel(from, family))).toEqual([]);
+  runShellInNetns(
+    site.router,
+    "nft 'add table bridge seen; add chain bridge seen forward { type filter hook forward priority 0; }'",
+    "nft add rule bridge seen forward udp dport 8473 @th,96,24 77 counter",
+  );
+  expect(await requestTcp(a.pod, podAddresses(b)[0]!, 80, 2000)).toStartWith("pod-b");
+  expect(runShellInNetns(site.router, "nft list chain bridge seen forward")).toMatch(/packets [1-9]/);
+});
+
+test.each([[4, 1450], [6, 1430]] as const)(
+  "pods' largest packets fill the links under the tunnel over IPv%d, and none is fragmented",
+  async (underlay, mtu) => {
+    using site = await newClusterSite({ segments: 2, underlay: [underlay] });
+    const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+    expect(a.network.mtu).toBe(mtu);
+    const isAnswered = (address: string, bytes: number, timeoutMs: number) =>
+      a.pod.run(() => isPingAnswered(parseIp(address), timeoutMs, { bytes }) as never) as boolean;
+    for (const address of podAddresses(c)) {
+      expect(isAnswered(address, mtu, 2000)).toBe(true);
+      expect(isAnswered(address, mtu + 1, NO_ANSWER_TIMEOUT_MS)).toBe(false);
+    }
+    for (const { netns } of [a, c]) {
+      // Packets of the tunnel that are too large would be cut.
+      const made = runShellInNetns(netns, "grep FragCreates /proc/net/snmp6; nstat -asz IpFragCreates");
+      expect(made.match(/FragCreates\s+\d+/g)?.map((each) => each.replace(/\s+/, " "))).toEqual([
+        "FragCreates 0",
+        "FragCreates 0",
+      ]);
+    }
+  },
+);
+
+test("destinations that are not masqueraded see the addresses of pods", async () => {
+  const cidrs = Object.values(OUTSIDE).map((ip) => hostPrefix(parseIp(ip)));
+  using site = await newClusterSite({ settings: { nonMasqueradeCidrs: cidrs } });
+  const [a] = site.nodes as [SiteNode];
+  runShellInNetns(
+    site.router,
+    ...a.node.podCidrs.map((cidr, i) => `ip route add ${cidr} via ${a.node.addresses[i]}`),
+  );
+  for (const [i, address] of podAddresses(a).entries()) {
+    const outside = Object.values(OUTSIDE)[i]!;
+    expect(await requestTcp(a.pod, outside, 80, 2000)).toBe(`outside ${address}`);
+    // The other address of the router is none of them.
+    expect(await requestTcp(a.pod, ["192.0.2.1", "2001:db8:1::1"][i]!, 80, 2000)).toBe(
+      `outside ${a.node.addresses[i]}`,
+    );
+  }
 });
 
 test("pods of both families reach each other over nodes with IPv6 addresses", async () => {

@@ -33,6 +33,8 @@ describe("a node of a cluster", () => {
   const status = (): string => a.node.run("cat", "/run/cni/cluster/status.json");
   /** @throws {Error} if the answer is none of success */
   const get = (path: string): string => a.node.run("busybox", "wget", "-qO-", `http://127.0.0.1:9469${path}`);
+  /** As the probe of liveness asks. @throws {Error} if the server is not alive */
+  const checkServer = (): string => a.node.run("/opt/cni/bin/cni-full", "serve", "--check");
   const metrics = () =>
     new Map(
       Array.from(get("/metrics").matchAll(/^cni_cluster_(\S+) (\S+)$/gm), ([, key, value]) => [key, Number(value)]),
@@ -150,6 +152,7 @@ describe("a node of a cluster", () => {
     expect(doctor()).toContain("the API server was not heard since ");
     expect(problems()).toEqual([ANSWERS.b, ANSWERS.c]);
     expect(get("/readyz")).toBe("ok\n");
+    checkServer();
     cluster.api.fault = undefined;
     await until(() => !status().includes("apiProblem"));
   }, 120_000);
@@ -181,6 +184,7 @@ describe("a node of a cluster", () => {
     expect(text).toContain(`The route to ${range} via ${a.segment.net4}.1 (protocol 88) is another program's`);
     expect(text).toContain('node "c" does not answer');
     expect(get("/readyz")).toBe("ok\n");
+    checkServer();
     expect([metrics().get("problems"), metrics().get('routes{way="direct"}')]).toEqual([1, 1]);
     a.node.run("ip", "route", "del", range, "proto", "88");
     await until(() => !status().includes("is another program's"));
