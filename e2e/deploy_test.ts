@@ -85,6 +85,12 @@ describe("the DaemonSet", () => {
     await refuseBrokenNetwork(cluster);
     // Between two servers, shims do their calls themselves.
     const second = await cri.run({ name: "second" });
+    const third = await cri.run({ name: "third" });
+    const isHeld = () => JSON.stringify(nodeState(node)).includes("10.244.3.4");
+    expect(isHeld()).toBe(true);
+    await cri.stop(third);
+    await cri.remove(third);
+    expect(isHeld()).toBe(false);
     cluster.rootFilesystem = newRootFilesystem(node, "upgraded");
     await install(cluster);
     expect(statSync(program).ino).not.toBe(old);

@@ -1,5 +1,6 @@
 /** Doctor names what keeps packets from another node; metrics and the probe of readiness say what they should. */
 import { afterAll, beforeAll, describe, expect } from "bun:test";
+import { ROUTE_PROTOCOL } from "../../cluster/network/settings.ts";
 import { testWith } from "../../testing/binary.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
 import {
@@ -59,6 +60,15 @@ describe("a node of a cluster", () => {
       repairs_total: expect.any(Number),
     });
     expect(get("/readyz")).toBe("ok\n");
+  }, 60_000);
+
+  testWith(PROGRAMS, "counts lists of all nodes made anew, and repairs", async () => {
+    const before = metrics();
+    cluster.api.compact();
+    cluster.api.sendError(410, "Expired");
+    a.node.run("ip", "route", "flush", "proto", `${ROUTE_PROTOCOL}`);
+    await until(() => ["relists_total", "repairs_total"].every((name) => metrics().get(name)! > before.get(name)!));
+    await until(() => metrics().get('routes{way="tunnel"}') === 2);
   }, 60_000);
 
   /** While rules drop packets there. */
