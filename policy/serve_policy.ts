@@ -3,6 +3,7 @@ import { currentNetns } from "../ffi/netns/netns.ts";
 import { ensureDirectory } from "../ffi/sys/directory.ts";
 import { sys } from "../ffi/sys/libc.ts";
 import { pollAny } from "../ffi/sys/poll.ts";
+import { findStat } from "../ffi/sys/stat.ts";
 import { ApiClient } from "../cluster/api/client.ts";
 import { asProblem } from "../cluster/api/list.ts";
 import { PATIENCE } from "../cluster/api/patience.ts";
@@ -16,6 +17,7 @@ import { FormerFlows } from "./former_flows.ts";
 import { FreeAddresses } from "./free_addresses.ts";
 import { HeardVersions } from "./heard_versions.ts";
 import { serveLines } from "./line_server.ts";
+import { untilRoutesAreBack } from "./routes_after_boot.ts";
 import type { PodSource } from "./answer_question.ts";
 import { PolicyPart, type PolicyPartOptions } from "./part.ts";
 import { PeerWatches } from "./peer_watches.ts";
@@ -26,6 +28,8 @@ export interface ServePolicyOptions
   extends PolicyPartSettings, Omit<PolicyPartOptions, "onSelected" | "hasListed" | keyof PodSource> {
   /** Has `token` and `ca.crt` of the service account. */
   readonly accountDirectory: string;
+  /** State of the part `cluster`. */
+  readonly clusterDirectory: string;
   /** Ends the part when it can be read: a pipe whose other end the server has. */
   readonly lifetime: number;
 }
@@ -43,11 +47,12 @@ export async function servePolicy(options: ServePolicyOptions): Promise<void> {
   const failure = Promise.withResolvers<never>();
   // The socket gets this: only root may ask there.
   sys.umask(0o077);
+  const routesAreBack = findStat(stateDirectory) ? undefined : untilRoutesAreBack(options.clusterDirectory);
   ensureDirectory(stateDirectory, 0o700);
   // Plugins that find the directory without it believe that this part has ended. They are answered after what follows.
   using _listener = serveLines(
     policySocketPath(stateDirectory),
-    (line) => answer({ part, addresses, formerFlows, attached }, line),
+    (line) => answer({ part, addresses, formerFlows, attached, routesAreBack }, line),
   );
   using host = currentNetns();
   using addresses: FreeAddresses = new FreeAddresses(host, { log });
@@ -173,9 +178,12 @@ interface Answering {
   readonly formerFlows: FormerFlows;
   /** The UIDs of pods whose ADD has asked. */
   readonly attached: Set<string>;
+  /** Absent unless the node has just started. */
+  readonly routesAreBack: Promise<void> | undefined;
 }
 
-async function answer({ part, addresses, formerFlows, attached }: Answering, line: string): Promise<PolicyAnswer> {
+async function answer(answering: Answering, line: string): Promise<PolicyAnswer> {
+  const { part, addresses, formerFlows, attached, routesAreBack } = answering;
   try {
     const request = JSON.parse(line) as PolicyRequest;
     if ("test" in request) return { verdict: await part.explain(request.test) };
@@ -186,7 +194,7 @@ async function answer({ part, addresses, formerFlows, attached }: Answering, lin
       if (request.uid !== undefined) attached.add(request.uid);
       const areFree = addresses.attach(ips);
       const deletion = untilMs !== undefined && (areFree || formerFlows.delete(ips, untilMs));
-      const [state, areFlowsDeleted] = await Promise.all([part.attach(request), deletion]);
+      const [state, areFlowsDeleted] = await Promise.all([part.attach(request), deletion, routesAreBack]);
       return { ...state, areFlowsDeleted };
     }
     if (request.question === "verdicts") return { wrong: part.wrongVerdicts(ips) };

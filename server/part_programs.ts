@@ -64,6 +64,7 @@ export const PART_PROGRAMS: Readonly<Record<string, PartProgram>> = {
       ...policy!,
       accountDirectory: `/proc/self/fd/${account}`,
       stateDirectory: partPaths(directory, "policy").state,
+      clusterDirectory: partPaths(directory, "cluster").state,
       cacheDirectories,
       lifetime,
       log: messageLogger(logFormat),
