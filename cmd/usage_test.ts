@@ -40,6 +40,8 @@ test("every command explains itself, by --help and by help", () => {
   expect(cni(["plugin", "bridge", "--help"]).stdout).toContain("plugin bridge:\n  Connects the container to a bridge");
 });
 
+const CLUSTER = ["serve", "--cluster", "network", "--node", "a", "--api-server", "https://192.0.2.1"];
+
 test.each([
   [[], "usage:"],
   [["rnu"], 'unknown command "rnu"; did you mean "run"?'],
@@ -85,6 +87,10 @@ test.each([
   [["plugin", "brigde"], 'did you mean "bridge"?'],
   [["plugin", "bridge", "x"], '"plugin" takes PLUGIN alone: got "bridge x"'],
   [["plugin", "bridge", "--service"], 'plugin "bridge" has no service'],
+  [[...CLUSTER, "--vni", "0"], '--vni must be a number from 1 to 16777215: got "0"'],
+  [[...CLUSTER, "--tunnel-port", "70000"], '--tunnel-port must be a number from 1 to 65535: got "70000"'],
+  [[...CLUSTER, "--tunnel", "maybe"], '--tunnel must be one of auto, always, never: got "maybe"'],
+  [[...CLUSTER, "--non-masquerade-cidr", "10.0.0.0/33"], '--non-masquerade-cidr: Cannot parse CIDR "10.0.0.0/33"'],
   [["install"], '"install" needs DIR'],
   [["install", "/tmp", "--froce"], 'did you mean "--force"?'],
 ])("cni %j is misuse: exit status 2, nothing on stdout", (argv, message) => {

@@ -17,7 +17,7 @@ import {
 import { kubectl } from "./kubectl.ts";
 import { planCluster } from "./plan.ts";
 
-const NETWORK = "deploy";
+const NETWORK = "testdata/kubernetes/network-unavailable";
 const LOOK_PAUSE_MS = 100;
 /** Of 1,200 packets a second, between three pods in both families. On a busy machine, some leave late. */
 const LEAST_RATE = 600;
@@ -159,6 +159,7 @@ async function becomes<T>(
 async function applyNetwork(): Promise<void> {
   await kubectl(["apply", "-k", NETWORK]);
   await kubectl(["wait", "--for=condition=Ready", "node", "--all", "--timeout=120s"]);
+  await kubectl(["wait", "--for=condition=NetworkUnavailable=false", "node", "--all", "--timeout=30s"]);
   await kubectl(["-n", "kube-system", "rollout", "status", "daemonset/cni", "--timeout=120s"]);
 }
 
@@ -169,7 +170,7 @@ async function removeNetwork(): Promise<void> {
   await inSystem("delete", "deployment", "coredns", "--cascade=foreground");
   await kubectl(["delete", "-k", NETWORK, "--cascade=foreground"]);
   await inSystem("delete", "configmap", "-l", "app.kubernetes.io/name=cni");
-  await kubectl(["apply", "-k", `${NETWORK}/uninstall`]);
+  await kubectl(["apply", "-k", "deploy/uninstall"]);
   await inSystem("rollout", "status", "daemonset/cni-uninstall", "--timeout=120s");
-  await kubectl(["delete", "-k", `${NETWORK}/uninstall`]);
+  await kubectl(["delete", "-k", "deploy/uninstall"]);
 }
