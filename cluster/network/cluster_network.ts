@@ -142,7 +142,7 @@ export class ClusterNetwork implements Disposable {
         "look at the links, and at --node-ip of the kubelet"
       ),
       ...this.#routes.problems(),
-      ...Array.from(this.#peers.values(), ({ plan }) => plan.problems).flat(),
+      ...this.#totals.problems.map.keys(),
     ];
   }
 
@@ -365,6 +365,7 @@ interface Totals {
   readonly addresses: Counts<Ip>;
   readonly ranges: Counts<Cidr>;
   readonly mtus: Counts<number>;
+  readonly problems: Counts<string>;
   /** Some may be used no more. */
   readonly links: Set<number>;
 }
@@ -373,12 +374,18 @@ const newTotals = (): Totals => ({
   addresses: new Counts(),
   ranges: new Counts(),
   mtus: new Counts(),
+  problems: new Counts(),
   links: new Set(),
 });
 
-function countPeer({ addresses, ranges, mtus, links }: Totals, { node, plan }: Peer, verb: "add" | "remove"): void {
+function countPeer(
+  { addresses, ranges, mtus, problems, links }: Totals,
+  { node, plan }: Peer,
+  verb: "add" | "remove",
+): void {
   addresses[verb](node.addresses);
   ranges[verb](node.podCidrs);
   mtus[verb](plan.mtu === undefined ? [] : [plan.mtu]);
+  problems[verb](plan.problems);
   for (const index of plan.links) links.add(index);
 }

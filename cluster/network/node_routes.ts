@@ -53,6 +53,7 @@ export class NodeRoutes {
   #uplinks: ReadonlySet<number> = new Set();
   /** What is in the way, by the destination. */
   readonly #obstacles = new Map<Cidr, Obstacle>();
+  #counts: RouteCounts | undefined;
 
   constructor(nl: Netlink) {
     this.#nl = nl;
@@ -96,8 +97,12 @@ export class NodeRoutes {
     return new Set(this.#obstacles.values().flatMap(({ links = [] }) => links));
   }
 
-  /** How many lead to other nodes. */
+  /** How many lead to other nodes. They are counted again when something has changed. */
   counts(): RouteCounts {
+    return this.#counts ??= this.#count();
+  }
+
+  #count(): RouteCounts {
     let direct = 0;
     let tunnel = 0;
     for (const route of this.#routes.values()) {
@@ -110,6 +115,7 @@ export class NodeRoutes {
 
   /** Compares with the kernel. @returns what differed */
   sync(plans: Iterable<PeerPlan>, tunnelIndex: number | undefined): string[] {
+    this.#counts = undefined;
     this.#routes = new Map();
     this.#neighbours = new Map();
     this.#neighbourUses = new Counts();
@@ -127,6 +133,7 @@ export class NodeRoutes {
 
   /** Changes what differs between the former plans of some peers and the present ones. */
   update(former: readonly PeerPlan[], plans: readonly PeerPlan[], tunnelIndex: number | undefined): void {
+    this.#counts = undefined;
     const changes: Change[] = [];
     const [routes, neighbours] = [plans.flatMap((plan) => plan.routes), plans.flatMap((plan) => plan.neighbours)];
     const known = routes.map(({ dst }) => this.#routes.get(dst));
