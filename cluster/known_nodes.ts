@@ -51,6 +51,10 @@ export class KnownNodes {
     return this.#nodes.values();
   }
 
+  find(uid: string): ClusterNode | undefined {
+    return this.#nodes.get(uid);
+  }
+
   /** Returns the known one if the told one says nothing else: what stays is kept once. */
   recognize(told: ClusterNode): ClusterNode {
     const known = this.#nodes.get(told.uid);

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { parseCidr, parseIp } from "../ffi/address.ts";
-import { isSameNode, parseNode } from "./node.ts";
+import { hasTextsOf, isSameNode, type NodeObject, parseNode } from "./node.ts";
 
 const metadata = { uid: "u1", name: "a", creationTimestamp: "2026-01-02T03:04:05Z" };
 
@@ -44,4 +44,31 @@ test("nodes are the same if what matters is", () => {
   expect(isSameNode(node, { ...node, uid: "u2" })).toBeFalse();
   expect(isSameNode(node, { ...node, podCidrs: [] })).toBeFalse();
   expect(isSameNode(node, { ...node, addresses: [parseIp("192.0.2.1")] })).toBeFalse();
+});
+
+test("what has the texts of a known node means it", () => {
+  const object = (podCIDRs: readonly string[], ...addresses: readonly string[]): NodeObject => ({
+    metadata,
+    spec: { podCIDRs },
+    status: {
+      addresses: [{ type: "Hostname", address: "a" }, ...addresses.map((address) => ({ type: "InternalIP", address }))],
+    },
+  });
+  const known = object(["10.244.1.0/24", "fd00:1::/64"], "192.0.2.1", "2001:db8::1");
+  const node = parseNode(known);
+  expect(hasTextsOf(known, node)).toBeTrue();
+  expect(hasTextsOf({ metadata }, parseNode({ metadata }))).toBeTrue();
+  for (
+    const other of [
+      object(["10.244.1.0/24"], "192.0.2.1", "2001:db8::1"),
+      object(["10.244.1.0/24", "fd00:1::/64"], "2001:db8::1", "192.0.2.1"),
+      object(["10.244.1.0/24", "fd00:1::/64"], "192.0.2.1,2001:db8::1"),
+      object(["10.244.1.0/24", "fd00:1::/64"], "192.0.2.1", "2001:DB8::1"),
+      { ...known, metadata: { ...metadata, uid: "u2" } },
+      { ...known, metadata: { ...metadata, name: "b" } },
+      { metadata },
+    ]
+  ) {
+    expect(hasTextsOf(other, node)).toBeFalse();
+  }
 });

@@ -7,7 +7,7 @@ import type { EventType, ListVerdict } from "./api/reflector.ts";
 import { KnownNodes, type NodeChanges } from "./known_nodes.ts";
 import { ClusterNetwork } from "./network/cluster_network.ts";
 import { removeClusterNetwork } from "./network/remove.ts";
-import { type ClusterNode, type NodeObject, parseNode } from "./node.ts";
+import { type ClusterNode, hasTextsOf, type NodeObject, parseNode } from "./node.ts";
 import { setPodMtu } from "./pod_mtu.ts";
 import type { NodePod } from "./pods.ts";
 import type { ClusterPartSettings } from "./settings.ts";
@@ -99,7 +99,8 @@ export class ClusterPart implements Disposable {
 
   /** Reads a node for {@linkcode takeList} and {@linkcode takeEvent}. */
   read(object: NodeObject): ClusterNode {
-    return this.#known.recognize(parseNode(object));
+    const known = this.#known.find(object.metadata.uid);
+    return known && hasTextsOf(object, known) ? known : this.#known.recognize(parseNode(object));
   }
 
   takeList(nodes: readonly ClusterNode[], version: string): ListVerdict {
@@ -113,14 +114,19 @@ export class ClusterPart implements Disposable {
     return "taken";
   }
 
-  /** Call {@linkcode catchUp} after the last one of those that come at once. */
+  /** Call {@linkcode catchUp} after the last one of those that come at once, if the part is behind. */
   takeEvent(type: EventType, node: ClusterNode, version: string): void {
     this.#note(this.#known.apply(type, node), version);
   }
 
+  /** Whether the kernel has to follow what was told. */
+  get isBehind(): boolean {
+    return !this.#isInKernel || this.#changedPeers.size > 0;
+  }
+
   /** Has the kernel follow the events. */
   catchUp(): void {
-    if (this.#isInKernel && this.#changedPeers.size === 0) return;
+    if (!this.isBehind) return;
     if (this.#changedPeers.size > MANY_CHANGES) this.#isInKernel = false;
     const peers = this.#changedPeers;
     this.#changedPeers = new Set();

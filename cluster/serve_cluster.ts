@@ -49,8 +49,8 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
       onList: (nodes, version) => part.takeList(nodes, version),
       onEvent(type, found, version) {
         part.takeEvent(type, found, version);
-        // Not before all events that have arrived are taken.
-        catchingUp ??= setTimeout(catchUp);
+        // Not before all events that have arrived are taken. Most change nothing, and would wake the process again.
+        if (part.isBehind) catchingUp ??= setTimeout(catchUp);
       },
       onHeard: () => part.hear(),
       onProblem: (problem) => part.noteApiProblem(problem),

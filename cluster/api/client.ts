@@ -100,7 +100,7 @@ export class ApiClient {
         yield piece;
         // Frees it now: the runtime would keep all 50 MB of a large list for a while.
         piece.buffer.transfer(0);
-        guard.expectWithin(silenceMs);
+        guard.hear();
       }
     } catch (error) {
       throw this.#asProblem(error);
@@ -139,6 +139,7 @@ class Guard {
   readonly #server: string;
   readonly #wholeTimer: Timer | undefined;
   #timer: Timer | undefined;
+  #heardAt = 0;
 
   constructor(outer: AbortSignal, server: string, wholeMs: number | undefined) {
     this.#outer = outer;
@@ -157,16 +158,31 @@ class Guard {
     return this.#controller.signal;
   }
 
+  /** Call {@linkcode hear} for each piece of what is expected. */
   expectWithin(ms: number): void {
     clearTimeout(this.#timer);
-    const silence = new Silence(`${this.#server} is silent`, { details: `it has said nothing for ${ms / 1000} s` });
-    this.#timer = setTimeout(() => this.#controller.abort(silence), ms);
+    this.hear();
+    this.#timer = setTimeout(() => this.#look(ms), ms);
+  }
+
+  /** A timer for each piece would cost more than to read it. */
+  hear(): void {
+    this.#heardAt = performance.now();
   }
 
   end(): void {
     clearTimeout(this.#timer);
     clearTimeout(this.#wholeTimer);
     this.#outer.removeEventListener("abort", this.#abort);
+  }
+
+  #look(ms: number): void {
+    const restMs = this.#heardAt + ms - performance.now();
+    if (restMs > 0) this.#timer = setTimeout(() => this.#look(ms), restMs);
+    else {
+      const details = `it has said nothing for ${ms / 1000} s`;
+      this.#controller.abort(new Silence(`${this.#server} is silent`, { details }));
+    }
   }
 
   readonly #abort = (): void => this.#controller.abort(this.#outer.reason);
