@@ -1,6 +1,9 @@
 import { expect, test } from "bun:test";
+import fc from "fast-check";
 import { parseCidr, parseIp } from "../ffi/address.ts";
-import { hasTextsOf, isSameNode, type NodeObject, parseNode } from "./node.ts";
+import { newNode } from "../testing/cluster_nodes.ts";
+import { checkProperty } from "../testing/fuzz.ts";
+import { hasTextsOf, isSameNode, type NodeObject, parseNode, trimNodeEvent } from "./node.ts";
 
 const metadata = { uid: "u1", name: "a", creationTimestamp: "2026-01-02T03:04:05Z" };
 
@@ -71,4 +74,76 @@ test("what has the texts of a known node means it", () => {
   ) {
     expect(hasTextsOf(other, node)).toBeFalse();
   }
+});
+
+interface WrittenNode {
+  readonly metadata?: object;
+  readonly spec?: object | undefined;
+  readonly status?: object | undefined;
+}
+
+/** As the API server writes it. */
+function eventOf({ metadata: rest, ...object }: WrittenNode, type = "MODIFIED"): string {
+  const { name, uid, creationTimestamp } = metadata;
+  const written = { name, uid, resourceVersion: "12", creationTimestamp, ...rest };
+  return JSON.stringify({ type, object: { kind: "Node", apiVersion: "v1", metadata: written, ...object } });
+}
+
+test("of an event, little is parsed", () => {
+  const { spec, status, metadata: { labels, annotations, managedFields } = {} } = newNode(7);
+  const line = eventOf({ metadata: { labels, annotations, managedFields }, spec, status });
+  const trimmed = trimNodeEvent(line)!;
+  expect([line.length > 10_000, trimmed.length < 500]).toEqual([true, true]);
+  const { type, object } = JSON.parse(trimmed);
+  expect([type, object.metadata.resourceVersion]).toEqual(["MODIFIED", "12"]);
+  expect(parseNode(object)).toEqual(parseNode(JSON.parse(line).object));
+});
+
+test("of an event that is not as usual, all is parsed", () => {
+  const [spec, status] = [{ podCIDRs: ["10.244.1.0/24"] }, {
+    addresses: [{ type: "InternalIP", address: "192.0.2.1" }],
+  }];
+  expect(trimNodeEvent(eventOf({ spec, status }), "b")).toBeDefined();
+  expect(trimNodeEvent(eventOf({ spec, status }), "a")).toBeUndefined();
+  for (
+    const line of [
+      eventOf({ spec, status }, "DELETED"),
+      eventOf({ spec, status }, "BOOKMARK"),
+      eventOf({ spec }),
+      eventOf({ status }),
+      eventOf({ spec, status: { ...status, others: { addresses: [] } } }),
+      eventOf({ metadata: { name: "a\\" }, spec, status }),
+      eventOf({ metadata: { uid: undefined }, spec, status }),
+      '{"type":"ERROR","object":{"kind":"Status","code":410}}',
+    ]
+  ) {
+    expect(trimNodeEvent(line)).toBeUndefined();
+  }
+});
+
+test("what is left of an event is JSON of the same node, or none, whatever its strings hold", () => {
+  const piece = fc.constantFrom('"', "\\", "]", "}", "[", "{", ":", ",", "addresses", "podCIDRs", '"addresses":[', "a");
+  const text = fc.array(piece, { maxLength: 6 }).map((pieces) => pieces.join(""));
+  const texts = fc.dictionary(text, text, { maxKeys: 3 });
+  const address = fc.record({ type: fc.constantFrom("InternalIP", "Hostname"), address: text });
+  const node = fc.record({
+    metadata: fc.record({ labels: texts, annotations: texts }),
+    spec: fc.record({ podCIDRs: fc.constant(["10.244.1.0/24"]), providerID: text }),
+    status: fc.record({ capacity: texts, addresses: fc.array(address, { maxLength: 3 }), images: fc.array(texts) }),
+  });
+  checkProperty(
+    fc.property(node, (node) => {
+      const line = eventOf(node);
+      const trimmed = trimNodeEvent(line) ?? line;
+      let parsed: { object: NodeObject };
+      try {
+        parsed = JSON.parse(trimmed);
+      } catch {
+        return;
+      }
+      expect(parsed.object.status).toMatchObject({ addresses: node.status.addresses });
+      expect(parsed.object.spec).toMatchObject({ podCIDRs: node.spec.podCIDRs });
+    }),
+    300,
+  );
 });

@@ -4,7 +4,7 @@ import { loadPluginDocs } from "../plugins/docs_registry.ts";
 import { loadPlugins } from "../plugins/registry.ts";
 import { reflect } from "./api/reflector.ts";
 import { ApiClient } from "./api/client.ts";
-import type { NodeObject } from "./node.ts";
+import { type NodeObject, trimNodeEvent } from "./node.ts";
 import { type ConditionedNode, NodeCondition } from "./node_condition.ts";
 import { ClusterPart, type ClusterPartOptions } from "./part.ts";
 
@@ -42,6 +42,8 @@ export async function serveCluster(options: ServeClusterOptions): Promise<void> 
       kind: "Node",
       fieldSelector: what === "ranges" ? `metadata.name=${node}` : undefined,
       version: part.version,
+      // Of this node, conditions are of interest as well.
+      trim: (line) => trimNodeEvent(line, condition && node),
       parse: (object: NodeObject & ConditionedNode) => {
         condition?.see(object);
         return part.read(object);

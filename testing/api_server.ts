@@ -214,13 +214,16 @@ export class ApiServer implements Disposable {
   }
 
   #complete(object: ServedObject, known: ServedObject | undefined, version: number): ServedObject {
+    const { kind, apiVersion, ...rest } = object;
+    // In the order of the real one.
     const metadata = {
+      name: object.metadata!.name!,
       uid: known?.metadata?.uid ?? crypto.randomUUID(),
+      resourceVersion: "",
       creationTimestamp: known?.metadata?.creationTimestamp ?? new Date().toISOString(),
       ...object.metadata,
-      resourceVersion: `${version}`,
     };
-    return { ...object, metadata };
+    return { kind, apiVersion, ...rest, metadata: { ...metadata, resourceVersion: `${version}` } };
   }
 
   #change(type: "ADDED" | "MODIFIED" | "DELETED", object: ServedObject): void {

@@ -6,7 +6,7 @@
  */
 import { reflect } from "../cluster/api/reflector.ts";
 import { KnownNodes } from "../cluster/known_nodes.ts";
-import { type ClusterNode, type NodeObject, parseNode } from "../cluster/node.ts";
+import { type ClusterNode, type NodeObject, parseNode, trimNodeEvent } from "../cluster/node.ts";
 import { processorMs } from "./fuzz.ts";
 import { privateKb } from "./private_memory.ts";
 
@@ -39,6 +39,7 @@ async function follow(): Promise<void> {
     access: { server, accountDirectory },
     path: "/api/v1/nodes",
     kind: "Node",
+    trim: trimNodeEvent,
     parse: (object: NodeObject) => {
       // Looking costs a quarter of a millisecond.
       if (left === Number(events) && parsed++ % 100 === 0) look();

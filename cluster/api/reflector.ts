@@ -38,6 +38,8 @@ export interface ReflectorOptions<T> {
   readonly version?: string | undefined;
   /** Only these objects are of interest: `metadata.name=a`. */
   readonly fieldSelector?: string | undefined;
+  /** Leaves out of an event's text what `parse` does not read. Where the rest is no JSON, all of it is read. */
+  trim?(line: string): string | undefined;
   /** Keeps what matters. An object that it throws an error for is left out, and logged. */
   parse(object: never): T;
   /** All that there is: what is missing was deleted. A refused list is asked for again. */
@@ -203,7 +205,7 @@ class Reflector<T> {
   /** @throws {ApiProblem} */
   #parseEvent(line: string): WatchEvent {
     try {
-      const event = JSON.parse(line) as WatchEvent;
+      const event = this.#parseTrimmed(line) ?? JSON.parse(line) as WatchEvent;
       if (event.type === "ERROR") return event;
       const { kind, metadata } = event.object as ApiObject & { readonly kind: string };
       const isUsable = event.type === "BOOKMARK" || isEventType(event.type) && isApiObject(event.object);
@@ -212,6 +214,15 @@ class Reflector<T> {
       // The page of a proxy, or half a line.
     }
     throw this.#nonsense(excerpt(line));
+  }
+
+  #parseTrimmed(line: string): WatchEvent | undefined {
+    const trimmed = this.#options.trim?.(line);
+    try {
+      return trimmed === undefined ? undefined : JSON.parse(trimmed);
+    } catch {
+      return undefined;
+    }
   }
 
   #nonsense(details: string): ApiProblem {
