@@ -150,3 +150,21 @@ export function openInNetns<T>(netns: Netns, open: () => Promise<T>): Promise<T>
   netns.run(() => void (pending = open()));
   return pending!;
 }
+
+export interface Inbox extends Disposable {
+  readonly texts: string[];
+}
+
+/** What arrives at a port of a namespace. */
+export function openInbox(netns: Netns, port: number): Promise<Inbox> {
+  const texts: string[] = [];
+  let opened: Promise<{ close(): void }> | undefined;
+  netns.run(() =>
+    void (opened = Bun.udpSocket({
+      hostname: "::",
+      port,
+      socket: { data: (_, chunk) => void texts.push(chunk.toString()) },
+    }))
+  );
+  return opened!.then((socket) => ({ texts, [Symbol.dispose]: () => socket.close() }));
+}

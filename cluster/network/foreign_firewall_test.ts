@@ -1,11 +1,16 @@
 import { expect, test } from "bun:test";
+import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
+import * as link from "../../ffi/route/link.ts";
 import firewall from "../../plugins/firewall/plugin.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
-import { runShellInNetns } from "../../testing/netns.ts";
+import { sendFrame } from "../../testing/forged_vxlan.ts";
+import { newNetns, runShellInNetns, until } from "../../testing/netns.ts";
+import type { Netns } from "../../ffi/netns/netns.ts";
 import { invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
-import { NO_ANSWER_TIMEOUT_MS, requestTcp, requestUdp } from "../../testing/traffic.ts";
+import { NO_ANSWER_TIMEOUT_MS, openInbox, requestTcp, requestUdp } from "../../testing/traffic.ts";
 
 const PORT = 8080;
+const INBOX_PORT = 9999;
 const OUTSIDE = { 4: "203.0.113.1", 6: "2001:db8:ff::1" };
 
 /** Nodes whose pods have the plugin `firewall`. */
@@ -85,3 +90,63 @@ test("what such programs drop from elsewhere stays dropped", async () => {
     expect(await requestTcp(a.pod, ip.includes(":") ? OUTSIDE[6] : OUTSIDE[4], 80)).toStartWith("outside ");
   }
 });
+
+/** Another network of this node, to which a port of the node leads, as Docker makes it. */
+function attachOther({ netns, node }: SiteNode, other: Netns, family: 4 | 6): void {
+  const ip = node.addresses.find((each) => familyOf(each) === family)!;
+  const [word, gateway, own] = family === 4 ? ["ip", "172.18.0.1", "172.18.0.2"] : ["ip6", "fd99::1", "fd99::2"];
+  const [length, dad] = family === 4 ? [24, ""] : [64, "nodad"];
+  runShellInNetns(
+    netns,
+    `ip link add other0 type veth peer name eth0 netns ${other.path}; ip link set other0 up`,
+    `ip addr add ${gateway}/${length} dev other0 ${dad}`,
+    "nft 'add table inet others; add chain inet others to { type nat hook prerouting priority dstnat; }'",
+    `nft add rule inet others to ${word} daddr ${ip} udp dport ${PORT} dnat ${word} to ${
+      family === 4 ? own : `[${own}]`
+    }:${INBOX_PORT}`,
+  );
+  runShellInNetns(
+    other,
+    `ip link set lo up; ip link set eth0 up; ip addr add ${own}/${length} dev eth0 ${dad}`,
+    `ip route add default via ${gateway}`,
+  );
+}
+
+test.each([4, 6] as const)(
+  "nobody gets through with an address of IPv%d that a node or a pod has elsewhere",
+  async (family) => {
+    using site = await newSiteWithFirewall();
+    const [a, b, c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+    using other = newNetns();
+    attachOther(a, other, family);
+    runShellInNetns(a.netns, DROP);
+    using inbox = await openInbox(a.pod, INBOX_PORT);
+    using ofOther = await openInbox(other, INBOX_PORT);
+    const [host, hostOfB] = [a, b].map(({ node }) => node.addresses.find((each) => familyOf(each) === family)!);
+    const [pod, podOfB, podOfC] = [a, b, c].map((each) =>
+      podAddresses(each).map(parseIp).find((ip) => familyOf(ip) === family)!
+    );
+    const macOf = (name: string) => link.get(a.netns.route, name).mac!;
+    const send = (from: Ip, text: string, to = pod!, port = INBOX_PORT) =>
+      sendFrame(site.router, "br1", macOf("eth0"), { from, to, port, payload: new TextEncoder().encode(text) });
+    const sendFromOther = (from: Ip, text: string) =>
+      sendFrame(other, "eth0", macOf("other0"), {
+        from,
+        to: pod!,
+        port: INBOX_PORT,
+        payload: new TextEncoder().encode(text),
+      });
+    send(podOfC!, "outside as a pod behind the tunnel");
+    send(podOfC!, "outside as a pod behind the tunnel, to a port of another network", host, PORT);
+    send(podOfB!, "outside as a pod, to a port of another network", host, PORT);
+    sendFromOther(podOfC!, "another network as a pod behind the tunnel");
+    sendFromOther(podOfB!, "another network as a pod");
+    sendFromOther(hostOfB!, "another network as a node");
+    send(podOfB!, "a pod");
+    await until(() => inbox.texts.includes("a pod"));
+    runShellInNetns(a.netns, "iptables -P FORWARD ACCEPT; ip6tables -P FORWARD ACCEPT");
+    send(podOfC!, "accepted", host, PORT);
+    await until(() => ofOther.texts.includes("accepted"));
+    expect([...inbox.texts, ...ofOther.texts]).toEqual(["a pod", "accepted"]);
+  },
+);

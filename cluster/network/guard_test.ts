@@ -6,29 +6,12 @@ import * as link from "../../ffi/route/link.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
 import { type Datagram, ethernetFrame, sendFrame, vxlanPayload } from "../../testing/forged_vxlan.ts";
 import { runShellInNetns, until } from "../../testing/netns.ts";
+import { openInbox } from "../../testing/traffic.ts";
 import { DEFAULT_CLUSTER_SETTINGS } from "./settings.ts";
 import { tunnelMac } from "./tunnel.ts";
 
 const { vni: VNI, port: PORT } = DEFAULT_CLUSTER_SETTINGS;
 const INNER_PORT = 9999;
-
-interface Inbox extends Disposable {
-  readonly texts: string[];
-}
-
-/** What arrives at a port of a namespace. */
-function openInbox(netns: Netns, port: number): Promise<Inbox> {
-  const texts: string[] = [];
-  let opened: Promise<{ close(): void }> | undefined;
-  netns.run(() =>
-    void (opened = Bun.udpSocket({
-      hostname: "::",
-      port,
-      socket: { data: (_, chunk) => void texts.push(chunk.toString()) },
-    }))
-  );
-  return opened!.then((socket) => ({ texts, [Symbol.dispose]: () => socket.close() }));
-}
 
 const addressOf = ({ node }: SiteNode, family: 4 | 6): Ip => node.addresses.find((ip) => familyOf(ip) === family)!;
 const podOf = (node: SiteNode, family: 4 | 6): Ip =>

@@ -18,6 +18,7 @@ import * as nft from "../../ffi/nft/objects.ts";
 import {
   accept,
   concatenation,
+  ctDirectionReply,
   ctStatusDnat,
   daddr,
   dport,
@@ -233,12 +234,19 @@ const untrackedRules = (settings: ClusterSettings): StaticRule[] =>
  */
 const markRules = (): StaticRule[] => [
   ruleIn("forward", markHas(FORWARD_MARK), accept()),
-  // Also answers of a pod on another node.
   ruleIn("forward", ctStatusDnat(), gotoChain("forward_mark_services")),
+  // A container of another network may use the address of a node or pod, and so may somebody outside.
+  ruleIn("forward_mark_inbound", fibReversePathMissing(), accept()),
   ...FAMILIES.flatMap((family) => [
     ruleIn("forward", inSet([daddr(family)], `own${family}`), gotoChain("forward_mark_inbound")),
-    ...[saddr, daddr].map((ofPod) =>
-      ruleIn("forward_mark_services", inSet([ofPod(family)], `cluster${family}`), setMark(FORWARD_MARK), accept())
+    ruleIn("forward_mark_services", inSet([daddr(family)], `cluster${family}`), setMark(FORWARD_MARK), accept()),
+    // Answers of a pod on another node. Calls may lead to containers that others publish.
+    ruleIn(
+      "forward_mark_services",
+      ctDirectionReply(),
+      inSet([saddr(family)], `cluster${family}`),
+      setMark(FORWARD_MARK),
+      accept(),
     ),
     ...["cluster", "nodes"].map((callers) =>
       ruleIn("forward_mark_inbound", inSet([saddr(family)], `${callers}${family}`), setMark(FORWARD_MARK), accept())

@@ -87,14 +87,15 @@ const CHAINS = `	chain prerouting {
 
 	chain forward_mark_services {
 		comment "Packets of Services, which may have their pods on other nodes"
-		ip saddr @cluster4 meta mark set meta mark | 0x20000000 accept
 		ip daddr @cluster4 meta mark set meta mark | 0x20000000 accept
-		ip6 saddr @cluster6 meta mark set meta mark | 0x20000000 accept
+		ct direction reply ip saddr @cluster4 meta mark set meta mark | 0x20000000 accept
 		ip6 daddr @cluster6 meta mark set meta mark | 0x20000000 accept
+		ct direction reply ip6 saddr @cluster6 meta mark set meta mark | 0x20000000 accept
 	}
 
 	chain forward_mark_inbound {
 		comment "Packets to this node's pods, of other nodes and of their pods"
+		fib saddr . iif oif missing accept
 		ip saddr @cluster4 meta mark set meta mark | 0x20000000 accept
 		ip saddr @nodes4 meta mark set meta mark | 0x20000000 accept
 		ip6 saddr @cluster6 meta mark set meta mark | 0x20000000 accept
