@@ -19,9 +19,9 @@ export function checkFlannel(subject: Subject): Finding[] {
 }
 
 const BRIDGE = "cni0";
-/** FLANNEL-FWD only accepts: another firewall may drop what comes from other nodes without it. */
 /** k3s has flannel in its own process. */
 const K3S = ["k3s-server", "k3s-agent"];
+/** FLANNEL-FWD only accepts: another firewall may drop what comes from other nodes without it. */
 const CHAIN = { table: "nat", chain: "FLANNEL-POSTRTG" } as const;
 
 /** Nothing is said while pods of flannel may run, unless k3s runs it: nobody may know that it does. */
