@@ -56,6 +56,8 @@ describe("the MTU of pods", () => {
       const text = node.run("sh", "-c", "/opt/cni/bin/cni-full doctor pods 2>&1 || :");
       expect(text).not.toContain("configuration has changed");
       expect(text).not.toContain("MTU mismatch");
+      expect(text).toContain("CHECK of all built-in plugins succeeds");
+      expect(text).not.toContain("Check failed");
     }
   }, 60_000);
 });

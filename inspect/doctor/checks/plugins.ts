@@ -106,15 +106,18 @@ export function checkDiagnoses({ runtime, network, containers }: Subject): Findi
 }
 
 /** What the plugins' CHECK finds: a net below the checks with names. Programs are not run. */
-export function checkByPlugins({ runtime, network, containers }: Subject): Finding[] {
+export function checkByPlugins(subject: Subject): Finding[] {
+  const { runtime, network, containers } = subject;
   if (network.disableCheck || !atLeast(network.cniVersion, introducedIn.CHECK)) return [];
   const succeeded: string[] = [];
-  const problems = containers.flatMap(({ attachment, addedWith }) => {
+  const problems = containers.flatMap((container) => {
+    const { attachment, addedWith } = container;
     if (!attachment.result || !addedWith) return [];
+    const list = hasFollowed(subject, container) ? network : addedWith;
     try {
-      for (const plugin of addedWith.plugins) {
-        if (!isBuiltin(runtime, addedWith, plugin)) continue;
-        callPlugin(runtime, addedWith, plugin, {
+      for (const plugin of list.plugins) {
+        if (!isBuiltin(runtime, list, plugin)) continue;
+        callPlugin(runtime, list, plugin, {
           command: "CHECK",
           parameters: attachment,
           prevResult: attachment.result,
