@@ -1,5 +1,5 @@
 /** A cluster in the namespaces of this process: all of it ends with them. @module */
-import { chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, chmodSync, existsSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { runShell } from "../harness/process.ts";
 import { REPOSITORY_ROOT } from "../repository.ts";
@@ -7,9 +7,10 @@ import { controlPlaneCommands, writeCredentials } from "./control_plane.ts";
 import { inCluster } from "./directory.ts";
 import { startFlannel } from "./flannel.ts";
 import { ensureClusterImages, makeOwnImage, OWN_IMAGE } from "./images.ts";
+import { ensureKubeadmImages } from "./kubeadm_images.ts";
 import { kubectl, untilTrue } from "./kubectl.ts";
 import { nameServerManifest } from "./name_server.ts";
-import { CONTAINERD_SOCKET, containerdCommand, nodeCommands } from "./node_programs.ts";
+import { bareKubeletCommand, CONTAINERD_SOCKET, containerdCommand, nodeCommands } from "./node_programs.ts";
 import { keepRunning, type KubernetesNode, makeSegments, startClusterNode } from "./nodes.ts";
 import type { KubernetesOptions } from "./options.ts";
 import { type ClusterPlan, planCluster } from "./plan.ts";
@@ -45,6 +46,11 @@ async function startAll(options: KubernetesOptions): Promise<void> {
   makeSegments(plan);
   const nodes = await Promise.all(plan.nodes.map((node) => startClusterNode(plan, node, options.bridgeNf)));
   writeEntering(nodes);
+  if (options.isBare) {
+    await startBareNodes(nodes, options);
+    console.log(`${READY_WORD} ${nodes.length} nodes for kubeadm after ${seconds()}`);
+    return;
+  }
   await startControlPlane(nodes[0]!, plan);
   console.log(`The API server answers after ${seconds()}`);
   makeOwnImage(OWN_IMAGE);
@@ -68,6 +74,20 @@ async function startAll(options: KubernetesOptions): Promise<void> {
     await kubectl(["-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=180s"]);
   }
   console.log(`${READY_WORD} ${nodes.length} nodes after ${seconds()}`);
+}
+
+/** Each has images of its own: there is no registry. */
+async function startBareNodes(nodes: readonly KubernetesNode[], options: KubernetesOptions): Promise<void> {
+  // Machines know their own names; kubeadm waits long for a name server that nobody has.
+  const hosts = nodes.flatMap(({ plan: { name, addresses } }) => addresses.map((address) => `${address} ${name}\n`));
+  appendFileSync("/etc/hosts", hosts.join(""));
+  makeOwnImage(OWN_IMAGE);
+  const { controlPlane, everyNode } = ensureKubeadmImages();
+  const images = [...ensureClusterImages(), OWN_IMAGE, everyNode];
+  await Promise.all(
+    nodes.map((node) => startContainerEngine(node, node === nodes[0] ? [...images, controlPlane] : images)),
+  );
+  for (const node of nodes) void keepRunning(node, bareKubeletCommand(node.plan, options, programDirectory()));
 }
 
 /** Writes the program \`on\`: `on node1 ip route`. */

@@ -1,17 +1,11 @@
 /** A cluster that leaves flannel a node at a time, by the documentation's commands, while pods of its nodes talk. @module */
 import { type DocumentedStep, readMigration } from "./documented_migration.ts";
 import { stopFlannel } from "./flannel.ts";
-import {
-  carryOutStep,
-  checkPairs,
-  checkTraffic,
-  doctorFailures,
-  linesOnNode,
-  type MigratedWays,
-  startMigratedPods,
-  untilPodsRun,
-  Verdicts,
-} from "./migrated_pods.ts";
+import { doctorFailures } from "./doctor.ts";
+import { carryOutStep, checkTraffic, linesOnNode } from "./migrated_pods.ts";
+import { startNodePods, untilNodePodsRun } from "./node_pods.ts";
+import { checkPairs, type PodWays } from "./pod_questions.ts";
+import { Verdicts } from "./verdicts.ts";
 import { planCluster } from "./plan.ts";
 
 /** Two nodes on one segment, and one behind the router. */
@@ -28,11 +22,11 @@ export async function migrateFromFlannel(): Promise<number> {
   const verdicts = new Verdicts();
   const taken = new Set<string>();
   /** Tunnels of two programs do not meet. */
-  const ways: MigratedWays = {
+  const ways: PodWays = {
     areConnected: (a, b) => a.segment === b.segment || taken.has(a.name) === taken.has(b.name),
     areMasqueraded: () => false,
   };
-  await startMigratedPods(nodes);
+  await startNodePods(nodes);
   await checkPairs(verdicts, "with flannel", nodes, ways);
   await checkTraffic(verdicts, `while "${once.at(-1)!.command}" and those before it run`, nodes, async () => {
     for (const step of once) await carryOut(step);
@@ -46,7 +40,7 @@ export async function migrateFromFlannel(): Promise<number> {
     const untouched = nodes.filter((each) => each !== node);
     await checkTraffic(verdicts, `while ${node.name} is taken`, untouched, async () => {
       for (const step of eachNode) await carryOut(step, node.name);
-      await untilPodsRun(nodes.length);
+      await untilNodePodsRun(nodes.length);
     });
     taken.add(node.name);
     await checkPairs(verdicts, `after ${[...taken].join(", ")}`, nodes, ways);

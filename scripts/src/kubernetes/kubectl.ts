@@ -1,13 +1,13 @@
 /** kubectl with all rights, where the API server can be reached. @module */
 import { requireSuccess, runInBackground } from "../harness/process.ts";
 import { ADMIN_KUBECONFIG } from "./directory.ts";
-import { programDirectory } from "./programs.ts";
+import { kubeadmDirectory, programDirectory } from "./programs.ts";
 
 /** The environment of programs that ask the cluster. */
 export const clusterEnv = (): Record<string, string> => ({
   HOME: "/root",
   KUBECONFIG: ADMIN_KUBECONFIG,
-  PATH: [`${programDirectory()}`, "/srv/kubernetes/bin", "/usr/sbin:/usr/bin:/sbin:/bin"].join(":"),
+  PATH: [programDirectory(), kubeadmDirectory(), "/srv/kubernetes/bin", "/usr/sbin:/usr/bin:/sbin:/bin"].join(":"),
   TERM: process.env["TERM"] ?? "dumb",
 });
 

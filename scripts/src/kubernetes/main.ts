@@ -5,12 +5,14 @@ import { FAULT_CLUSTER, runFaults } from "./faults.ts";
 import { endCluster, findClusterProcess, findHolder, killCluster } from "./holder.ts";
 import { ensureFlannel } from "./flannel.ts";
 import { ensureClusterImages } from "./images.ts";
+import { KUBEADM_CLUSTER, tryKubeadm } from "./kubeadm.ts";
+import { ensureKubeadmImages } from "./kubeadm_images.ts";
 import { clusterEnv } from "./kubectl.ts";
 import { type KubernetesOptions, parseKubernetesCall } from "./options.ts";
 import { measureManyNodes } from "./many_nodes.ts";
 import { FLANNEL_CLUSTER, migrateFromFlannel } from "./flannel_migration.ts";
 import { measurePodsAtOnce } from "./pods_at_once.ts";
-import { ensureKubernetesPrograms, missingKubernetes } from "./programs.ts";
+import { ensureKubeadm, ensureKubernetesPrograms, missingKubeadm, missingKubernetes } from "./programs.ts";
 import { migrateFromRanges, RANGES_CLUSTER } from "./ranges_migration.ts";
 import { replaceProgram } from "./replacement.ts";
 import { onInterruption, startCluster } from "./start.ts";
@@ -36,9 +38,13 @@ async function enter(name: string, command: readonly string[]): Promise<number> 
 }
 
 /** Is called in a place, with a way to archives and registries. */
-function prepare({ network }: KubernetesOptions): void {
+function prepare({ network, isBare }: KubernetesOptions): void {
   ensureKubernetesPrograms();
   ensureClusterImages();
+  if (isBare) {
+    ensureKubeadm();
+    ensureKubeadmImages();
+  }
   if (network === "flannel") ensureFlannel();
 }
 
@@ -65,8 +71,11 @@ async function runInNewCluster(cluster: KubernetesOptions, ...command: readonly 
   }
 }
 
-async function unlessMissing(what: string, run: () => Promise<number>): Promise<number> {
-  const missing = missingKubernetes();
+async function unlessMissing(
+  what: string,
+  run: () => Promise<number>,
+  missing = missingKubernetes(),
+): Promise<number> {
   if (missing === "") return await run();
   console.log(`skipped: ${what} # ${missing}`);
   console.log("0 passed, 0 failed, 1 skipped");
@@ -136,6 +145,12 @@ async function carryOut(): Promise<number> {
       });
     case "migrate":
       return await unlessMissing("a cluster that changes its network", () => migrate(words[0]));
+    case "kubeadm":
+      return await unlessMissing(
+        "a cluster of kubeadm",
+        () => runInNewCluster({ ...options, ...KUBEADM_CLUSTER }, "kubeadm-inside"),
+        missingKubeadm(),
+      );
     case "nodes":
       return await runInCluster({ ...options, nodes: 1 }, "nodes-inside", ...words);
     case "faults":
@@ -157,6 +172,8 @@ async function carryOut(): Promise<number> {
       return await measureManyNodes(Number(words[0] ?? "5000"));
     case "migrate-inside":
       return await MIGRATIONS[words[0] as keyof typeof MIGRATIONS].migrate();
+    case "kubeadm-inside":
+      return await tryKubeadm();
     case "faults-inside":
       return await runFaults(Number(words[0] ?? "20"));
     case "replace":

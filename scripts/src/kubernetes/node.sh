@@ -14,7 +14,7 @@ mkdir /run/cgroup
 mount --move /sys/fs/cgroup /run/cgroup
 mount -t sysfs sysfs /sys
 mount --move /run/cgroup /sys/fs/cgroup
-for directory in /var/lib /var/log /opt /etc/cni; do
+for directory in /var/lib /var/log /opt /etc/cni /etc/default /etc/kubernetes; do
   mkdir -p "$directory"
   mount -t tmpfs -o mode=755 tmpfs "$directory"
 done

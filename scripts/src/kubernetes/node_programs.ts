@@ -1,5 +1,6 @@
 /** The programs of each node, with their arguments and configurations. @module */
 import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { nodeKubeconfig, PROXY_KUBECONFIG, type ServiceCommand } from "./control_plane.ts";
 import { inCluster } from "./directory.ts";
 import type { KubernetesOptions } from "./options.ts";
@@ -58,19 +59,23 @@ export function nodeCommands(
   ];
 }
 
-/** The machine below is shared: no limits, and nothing is evicted. */
 const kubeletConfig = ({ nameServers }: ClusterPlan, cgroup: string): object => ({
-  apiVersion: "kubelet.config.k8s.io/v1beta1",
-  kind: "KubeletConfiguration",
+  ...kubeletLimits(cgroup),
   authentication: { anonymous: { enabled: true }, webhook: { enabled: false } },
   authorization: { mode: "AlwaysAllow" },
-  cgroupDriver: "cgroupfs",
-  cgroupRoot: `/${cgroup}`,
-  cgroupsPerQOS: false,
   clusterDNS: nameServers,
   clusterDomain: "cluster.local",
   containerRuntimeEndpoint: `unix://${CONTAINERD_SOCKET}`,
-  enforceNodeAllocatable: [],
+});
+
+/** The machine below is shared: no limits, and nothing is evicted. */
+const kubeletLimits = (cgroup: string): object => ({
+  apiVersion: "kubelet.config.k8s.io/v1beta1",
+  kind: "KubeletConfiguration",
+  cgroupDriver: "cgroupfs",
+  cgroupRoot: `/${cgroup}`,
+  cgroupsPerQOS: false,
+  enforceNodeAllocatable: ["none"],
   evictionHard: { "memory.available": "1Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
   failCgroupV1: false,
   failSwapOn: false,
@@ -82,6 +87,26 @@ const kubeletConfig = ({ nameServers }: ClusterPlan, cgroup: string): object => 
   resolvConf: "/run/resolv.conf",
   volumePluginDir: "/var/lib/kubelet/volume-plugins",
 });
+
+/** As the unit of kubeadm's package starts it. It ends at once until kubeadm has written its configuration. */
+const KUBELET_UNIT = `for file in /var/lib/kubelet/kubeadm-flags.env /etc/default/kubelet; do
+  [ ! -e "$file" ] || . "$file"
+done
+exec "$@" $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS`;
+
+/** The kubelet of a node on which kubeadm is to be run. Its limits are in a file beside that of kubeadm. */
+export function bareKubeletCommand(node: NodePlan, { name }: KubernetesOptions, programs: string): ServiceCommand {
+  const limits = inCluster("config", `${node.name}-kubelet`);
+  mkdirSync(limits, { recursive: true });
+  writeFileSync(join(limits, "limits.conf"), JSON.stringify(kubeletLimits(clusterCgroup(name))));
+  const options = [
+    "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
+    "--kubeconfig=/etc/kubernetes/kubelet.conf",
+    "--config=/var/lib/kubelet/config.yaml",
+    `--config-dir=${limits}`,
+  ];
+  return { name: "kubelet", argv: ["sh", "-c", KUBELET_UNIT, "sh", `${programs}/kubelet`, ...options] };
+}
 
 const kubeProxyConfig = ({ podRanges }: ClusterPlan, { name }: NodePlan, mode: string): object => ({
   apiVersion: "kubeproxy.config.k8s.io/v1alpha1",

@@ -9,6 +9,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
     --bridge-nf N  net.bridge.bridge-nf-call-iptables and -ip6tables of each node: 0 or 1; default: 1
     --network WHAT a manifest or a directory with a kustomization, flannel, or none; default: deploy
     --routes       static routes between the pods of nodes, for a network without its own
+    --bare         nodes have an engine and a kubelet that waits for kubeadm, and nothing else
     --image FILE   an archive that each node imports; may be given more than once
   test [PART]      runs Kubernetes' own tests, in a cluster of 2 nodes if none is up
     sample         some twenty of them, the default
@@ -22,6 +23,7 @@ export const KUBERNETES_USAGE = `usage: scripts/kubernetes COMMAND
   migrate [FROM]   takes a cluster to this network by the documentation's commands, and ends it
     flannel        from flannel
     ranges         from static routes by hand, which is deploy/ranges, and back; both without a word
+  kubeadm          makes a cluster by the documentation's commands for kubeadm, and ends it
   nodes [COUNT]    prints what so many Nodes cost the API server and a node, and fails if a goal is missed; 5000
   faults [SECONDS] what packets between pods are lost by faults, in a cluster of 3 nodes that ends with it; servers are
                    killed for so long; 20
@@ -39,6 +41,7 @@ export interface KubernetesOptions {
   readonly bridgeNf: string;
   readonly network: string;
   readonly hasStaticRoutes: boolean;
+  readonly isBare: boolean;
   readonly images: readonly string[];
 }
 
@@ -49,8 +52,8 @@ export interface KubernetesCall {
 }
 
 /** The others are what these start in a place, or in the cluster. */
-const COMMANDS = ("up test compare pods migrate nodes faults shell load down prepare run suite replace " +
-  "nodes-inside migrate-inside faults-inside").split(" ");
+const COMMANDS = ("up test compare pods migrate kubeadm nodes faults shell load down prepare run suite replace " +
+  "nodes-inside migrate-inside kubeadm-inside faults-inside").split(" ");
 
 /** Exits on `--help` and what is wrong. */
 export function parseKubernetesCall(argv: readonly string[]): KubernetesCall {
@@ -83,6 +86,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
       "bridge-nf": { type: "string", default: "1" },
       network: { type: "string", default: "deploy" },
       routes: { type: "boolean", default: false },
+      bare: { type: "boolean", default: false },
       image: { type: "string", multiple: true, default: [] },
     },
   });
@@ -91,7 +95,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
     "The command",
     command,
     new RegExp(`^(${COMMANDS.join("|")})$`),
-    "up, test, compare, pods, migrate, nodes, faults, shell, load or down",
+    "up, test, compare, pods, migrate, kubeadm, nodes, faults, shell, load or down",
   );
   const nodes = ["up", "run", "prepare"].includes(command) ? words[0] ?? "2" : "2";
   requireMatch("NODES", nodes, /^[1-9]\d?$/, "a number from 1 to 99");
@@ -120,6 +124,7 @@ function readCall(argv: readonly string[]): KubernetesCall {
       bridgeNf: values["bridge-nf"],
       network: values.network,
       hasStaticRoutes: values.routes,
+      isBare: values.bare,
       images: values.image,
     },
   };
@@ -139,5 +144,6 @@ export const clusterWords = (options: KubernetesOptions): readonly string[] => [
   `--bridge-nf=${options.bridgeNf}`,
   `--network=${options.network}`,
   ...options.hasStaticRoutes ? ["--routes"] : [],
+  ...options.isBare ? ["--bare"] : [],
   ...options.images.map((path) => `--image=${path}`),
 ];

@@ -46,9 +46,12 @@ export function programDirectory(): string {
   return join(KUBERNETES_CACHE, `programs-${kubernetesVersion()}-${Bun.hash.wyhash(text).toString(36)}`);
 }
 
-/** Why there can be no cluster here, or "". */
-export function missingKubernetes(): string {
-  if (existsSync(programDirectory())) return "";
+/** Of kubeadm alone: who has the others builds it in a minute. */
+export const kubeadmDirectory = (): string => `${programDirectory()}-kubeadm`;
+
+/** Why there can be no cluster here, or "". @param directory of programs, which are there or have to be built */
+export function missingKubernetes(directory: string = programDirectory()): string {
+  if (existsSync(directory)) return "";
   if (Bun.which("go") === null) {
     return "Kubernetes is built with Go, which this machine lacks: install it in /usr/local/go";
   }
@@ -59,6 +62,9 @@ export function missingKubernetes(): string {
   });
   return exitCode === 0 ? "" : `Go cannot fetch the sources of Kubernetes: ${stderr.toString().trim()}`;
 }
+
+/** Why kubeadm cannot be had here, or "". */
+export const missingKubeadm = (): string => missingKubernetes() || missingKubernetes(kubeadmDirectory());
 
 const goEnv = (): Record<string, string | undefined> => ({
   ...process.env,
@@ -79,6 +85,18 @@ export function ensureKubernetesPrograms(): string {
     mkdirSync(directory);
     for (const [module, argv] of builds(version, directory)) runGo(module, argv);
     console.log(`Built in ${Math.round((performance.now() - started) / 1000)} s`);
+    return directory;
+  });
+}
+
+/** Builds kubeadm if it is not there. @throws {Error} if Go cannot build it */
+export function ensureKubeadm(): string {
+  return makeDirectoryOnce(kubeadmDirectory(), (scratch) => {
+    console.log(`Building kubeadm in ${KUBERNETES_CACHE} (once, half a minute to two minutes)`);
+    const directory = join(scratch, "kubeadm");
+    mkdirSync(directory);
+    const flags = ["-ldflags", `-s -w ${versionFlags(kubernetesVersion())}`, "-o"];
+    runGo(MODULE, ["build", ...flags, `${directory}/`, "k8s.io/kubernetes/cmd/kubeadm"]);
     return directory;
   });
 }

@@ -2,18 +2,11 @@
 import { inCluster } from "./directory.ts";
 import { type DocumentedMigration, readMigration } from "./documented_migration.ts";
 import { kubectl } from "./kubectl.ts";
-import {
-  carryOutStep,
-  checkPairs,
-  checkTraffic,
-  doctorFailures,
-  linesOnNode,
-  listPodAddresses,
-  type MigratedWays,
-  startMigratedPods,
-  untilPodsRun,
-  Verdicts,
-} from "./migrated_pods.ts";
+import { doctorFailures } from "./doctor.ts";
+import { carryOutStep, checkTraffic, linesOnNode } from "./migrated_pods.ts";
+import { listPodAddresses, startNodePods, untilNodePodsRun } from "./node_pods.ts";
+import { checkPairs, type PodWays } from "./pod_questions.ts";
+import { Verdicts } from "./verdicts.ts";
 import { type NodePlan, planCluster } from "./plan.ts";
 import { addStaticRoutes } from "./static_routes.ts";
 
@@ -44,8 +37,8 @@ export async function migrateFromRanges(): Promise<number> {
   const { nodes } = plan;
   const verdicts = new Verdicts();
   const taken = new Set<string>();
-  const ways: MigratedWays = { areConnected: () => true, areMasqueraded: ({ name }) => !taken.has(name) };
-  await startMigratedPods(nodes);
+  const ways: PodWays = { areConnected: () => true, areMasqueraded: ({ name }) => !taken.has(name) };
+  await startNodePods(nodes);
   const shapes = new Map(await Promise.all(nodes.map(async ({ name }) => [name, await shapeOf(name)] as const)));
   await checkPairs(verdicts, "with deploy/ranges", nodes, ways);
   const take = (stage: Stage) => takeNodes(verdicts, nodes, ways, stage);
@@ -70,7 +63,7 @@ export async function migrateFromRanges(): Promise<number> {
 async function takeNodes(
   verdicts: Verdicts,
   nodes: readonly NodePlan[],
-  ways: MigratedWays,
+  ways: PodWays,
   { directory, once, eachNode, onTaken }: Stage,
 ): Promise<void> {
   /** All but those of one node keep their addresses, and reach each other the whole time. */
@@ -96,7 +89,7 @@ async function takeNodes(
     const others = nodes.filter((each) => each !== node);
     await whileOthersTalk(`while ${node.name} gets ${directory}`, others, async () => {
       for (const step of eachNode) await carryOutStep(step, directory, node.name);
-      await untilPodsRun(nodes.length);
+      await untilNodePodsRun(nodes.length);
     });
     onTaken(node.name);
     await checkPairs(verdicts, `with ${directory} on ${node.name}`, nodes, ways);

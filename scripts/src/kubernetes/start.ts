@@ -5,7 +5,7 @@ import { READY_WORD } from "./cluster.ts";
 import { KUBERNETES_CACHE } from "./directory.ts";
 import { clusterLog, endCluster, findHolder, prepareClusterDirectory, rememberHolder } from "./holder.ts";
 import { clusterWords, type KubernetesOptions } from "./options.ts";
-import { missingKubernetes } from "./programs.ts";
+import { missingKubeadm, missingKubernetes } from "./programs.ts";
 
 /** How often what the cluster writes is shown. */
 const LOOK_MS = 100;
@@ -20,7 +20,7 @@ export function onInterruption(act: () => void): void {
 /** Waits until the cluster is ready. After an interruption nothing is left of it. @returns the exit status */
 export async function startCluster(options: KubernetesOptions): Promise<number> {
   const { name } = options;
-  const missing = missingKubernetes();
+  const missing = options.isBare ? missingKubeadm() : missingKubernetes();
   if (missing !== "") throw new Error(missing);
   if (findHolder(name) !== undefined) {
     throw new Error(`The cluster "${name}" is up: end it with scripts/kubernetes down`);

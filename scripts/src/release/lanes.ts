@@ -37,6 +37,7 @@ const LANES = [
   "scripts/kubernetes --name release --families 6 --proxy iptables test policy",
   "scripts/kubernetes --name release migrate flannel",
   "scripts/kubernetes --name release migrate ranges",
+  "scripts/kubernetes --name release kubeadm",
   "scripts/kubernetes --name release faults 60",
 ];
 
