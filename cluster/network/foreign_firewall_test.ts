@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
+import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import * as link from "../../ffi/route/link.ts";
 import firewall from "../../plugins/firewall/plugin.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
@@ -150,3 +151,22 @@ test.each([4, 6] as const)(
     expect([...inbox.texts, ...ofOther.texts]).toEqual(["a pod", "accepted"]);
   },
 );
+
+test("the tunnel's packets shrink on the way of IPv6, where a firewall drops what is invalid", async () => {
+  using site = await newClusterSite({ segments: 2, underlay: [6] });
+  const [a, , c] = site.nodes as [SiteNode, SiteNode, SiteNode];
+  runShellInNetns(site.router, "ip link set br2 mtu 1400");
+  runShellInNetns(
+    a.netns,
+    "nft 'add table inet fw; add chain inet fw input { type filter hook input priority 0; policy drop; }'",
+    "nft add rule inet fw input ct state established,related accept",
+    "nft add rule inet fw input ct state invalid drop",
+    "nft add rule inet fw input meta l4proto ipv6-icmp accept",
+  );
+  const ping = () =>
+    a.pod.run(() => isPingAnswered(parseIp(podAddresses(c)[0]!), NO_ANSWER_TIMEOUT_MS, { bytes: 1420 }) as never);
+  await until(() => {
+    ping();
+    return runShellInNetns(a.netns, `ip route get ${c.node.addresses[0]}`).includes("mtu 1400");
+  });
+});

@@ -47,7 +47,7 @@ import { type Transaction, transaction } from "../../ffi/nft/transaction.ts";
 import * as uapi from "../../ffi/nft/uapi.ts";
 import type { Netlink } from "../../ffi/netlink/socket.ts";
 import { ignoreErrors } from "../../ffi/sys/error.ts";
-import { ETH_P_IP, ETH_P_IPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
+import { ETH_P_IP, ETH_P_IPV6, ICMPV6_PKT_TOOBIG, IPPROTO_ICMPV6, IPPROTO_UDP } from "../../ffi/sys/uapi.ts";
 import { isSameRule } from "../../plugins/lib/ruleset/chain_rules.ts";
 import { CLUSTER_TABLE } from "../../plugins/lib/ruleset/foreign_tables.ts";
 import { FORWARD_MARK, FORWARD_MARK_PRIORITY } from "../../plugins/lib/ruleset/forward_mark.ts";
@@ -215,8 +215,8 @@ const toTunnel = ({ port }: ClusterSettings): RuleStatement => [
 ];
 
 /** Each connection between pods would have two more of its own: the outer source port depends on the inner flow. */
-const untrackedRules = (settings: ClusterSettings): StaticRule[] =>
-  ["prerouting", "output"].flatMap((chain) =>
+const untrackedRules = (settings: ClusterSettings): StaticRule[] => [
+  ...["prerouting", "output"].flatMap((chain) =>
     FAMILIES.map((family) =>
       ruleIn(
         chain,
@@ -226,7 +226,22 @@ const untrackedRules = (settings: ClusterSettings): StaticRule[] =>
         notrack(),
       )
     )
-  );
+  ),
+  // Conntrack would call them invalid, which many firewalls drop first. Packets of IPv4 may be fragmented on the way.
+  ruleIn(
+    "prerouting",
+    equals(l4proto(), Uint8Array.of(IPPROTO_ICMPV6)),
+    equals(transportBytes(0, 1), Uint8Array.of(ICMPV6_PKT_TOOBIG)),
+    equals(transportBytes(REPORTED_PROTOCOL, 1), Uint8Array.of(IPPROTO_UDP)),
+    equals(transportBytes(REPORTED_PORT, 2), portField(settings.port)),
+    inSet([daddr(6)], "nodes6"),
+    notrack(),
+  ),
+];
+
+// After ICMPv6's header of 8 bytes comes the packet that was too large. IPv6's has 40, UDP's the port at 2.
+const REPORTED_PROTOCOL = 8 + 6;
+const REPORTED_PORT = 8 + 40 + 2;
 
 /**
  * Marks for other firewalls, whose policy may drop, what `inet cni` does not know: that table has marked what this

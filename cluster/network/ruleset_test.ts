@@ -22,6 +22,7 @@ const CHAINS = `	chain prerouting {
 		type filter hook prerouting priority raw; policy accept;
 		udp dport 4789 ip saddr @nodes4 ip daddr @nodes4 notrack
 		udp dport 4789 ip6 saddr @nodes6 ip6 daddr @nodes6 notrack
+		icmpv6 type packet-too-big @th,112,8 0x11 @th,400,16 0x12b5 ip6 daddr @nodes6 notrack
 	}
 
 	chain output {

@@ -48,6 +48,7 @@ export const IPPROTO_IPV6 = 41;
 export const IPPROTO_UDP = 17;
 export const IPPROTO_ICMPV6 = 58;
 export const IPPROTO_SCTP = 132;
+export const ICMPV6_PKT_TOOBIG = 2;
 export const ETH_P_ARP = 0x0806;
 export const ETH_P_IP = 0x0800;
 export const ETH_P_IPV6 = 0x86dd;
