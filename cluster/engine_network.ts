@@ -11,7 +11,7 @@ import { prepareBridgedServices } from "../networks/bridged_services.ts";
 import { CniError, ConfigError } from "../spec/error.ts";
 import { type NetworkConfigList, parseNetworkConfigList } from "../spec/network_config_list.ts";
 import { findValue } from "../spec/schema.ts";
-import { listPods, type NodePod } from "./pods.ts";
+import { hasPods, listPods, type NodePod } from "./pods.ts";
 
 export interface EngineNetworkOptions {
   readonly network: { readonly fileName: string; readonly text: string };
@@ -83,11 +83,15 @@ export class EngineNetwork {
 
   /** Whether nothing has to be mended: the file is gone, or the last pod that was in the way. */
   #isReady(): boolean {
-    return this.problem === undefined || this.#waitsForPods && this.pods().length === 0;
+    return this.problem === undefined || this.#waitsForPods && !this.#hasPods();
   }
 
   pods(): readonly NodePod[] {
     return this.name === undefined ? [] : listPods(this.#options.cacheDirectories, this.name);
+  }
+
+  #hasPods(): boolean {
+    return this.name !== undefined && hasPods(this.#options.cacheDirectories, this.name);
   }
 
   #expectLateAdds(now: number): void {

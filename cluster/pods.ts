@@ -1,5 +1,5 @@
 /** Pods of this node as their ADDs left them. @module */
-import { listCacheEntries } from "../runtime/cache.ts";
+import { findCacheEntries, listCacheEntries } from "../runtime/cache.ts";
 import { parseCachedResult } from "../runtime/cached_result.ts";
 import type { Result } from "../spec/result.ts";
 
@@ -14,3 +14,7 @@ export const listPods = (cacheDirectories: readonly string[], network: string): 
     containerId: entry.containerId,
     result: parseCachedResult(entry),
   }));
+
+/** Reads no more than one file that is a pod's. */
+export const hasPods = (cacheDirectories: readonly string[], network: string): boolean =>
+  cacheDirectories.some((directory) => !findCacheEntries(directory, network).next().done);

@@ -158,20 +158,25 @@ export function findOccupant(directory: string, key: AttachmentKey): CacheEntry 
 }
 
 /** Sorted by file name. @param log gets the name of each damaged file, which is left out */
-export function listCacheEntries(
+export function listCacheEntries(...of: Parameters<typeof findCacheEntries>): CacheEntry[] {
+  return [...findCacheEntries(...of)];
+}
+
+/** Reads one file after the other. */
+export function* findCacheEntries(
   directory: string,
   network?: string,
   log?: (message: string, error?: unknown, name?: string) => void,
-): CacheEntry[] {
+): Generator<CacheEntry> {
   const prefix = network === undefined ? "" : `${network}-`;
   if (isSymlink(directory)) {
     log?.(`${symlinkError(directory).message}; continuing without it`);
-    return [];
+    return;
   }
   const names = sortedByBytes(findEntryNames(`${directory}/results`) ?? []).filter((name) =>
     name.startsWith(prefix) && !name.startsWith(".")
   );
-  return names.flatMap((name) => {
+  for (const name of names) {
     try {
       const path = `${directory}/results/${name}`;
       // First: it must not be younger than the text.
@@ -180,15 +185,13 @@ export function listCacheEntries(
       const entry = text === undefined ? undefined : parseEntryText(text, path, undefined);
       // Only files in the present format name their attachment.
       const hasAttachmentKey = entry && entry.network !== "" && entry.ifname !== "";
-      if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) return [];
+      if (!hasAttachmentKey || (network !== undefined && entry.network !== network)) continue;
       // An editor may have made a copy.
-      if (cachePath(directory, entry) !== path) return [];
-      return [{ ...entry, fileState }];
+      if (cachePath(directory, entry) === path) yield { ...entry, fileState };
     } catch (error) {
       log?.(`${CniError.from(error).message}; continuing without it`, error, name);
-      return [];
     }
-  });
+  }
 }
 
 export function isSameAttachment(a: AttachmentKey, b: AttachmentKey): boolean {
