@@ -113,5 +113,6 @@ async function findWrongAnswer(
 ): Promise<string | undefined> {
   const answer = await ask(netns, address, port, ANSWER_MS);
   const isRight = seen === undefined ? answer?.split(" ")[0] === to.name : answer === `${to.name} ${seen}`;
-  return isRight ? undefined : `${title}, ${protocol}: ${answer ?? "no answer"}`;
+  const problem = answer === undefined ? "no answer" : `${answer}, expected ${to.name} ${seen ?? ""}`;
+  return isRight ? undefined : `${title}, ${protocol}: ${problem}`;
 }
