@@ -1,4 +1,9 @@
-/** A comment in a network's file is an error where an engine reads the file, and a note elsewhere. */
+/**
+ * What engines' configurations say of directories: a comment in a network's file is an error where an engine reads the
+ * file, and a note elsewhere; plugins have to be where it looks.
+ *
+ * @module
+ */
 import { expect, test } from "bun:test";
 import { CNI_UNDER_TEST, finishedProcess, SERVER_ENV } from "../testing/binary.ts";
 
@@ -71,4 +76,31 @@ test("doctor says it", () => {
   const { exitCode, stdout } = runWithComment("/etc/cni/net.d", `${CNI_UNDER_TEST} doctor web`);
   expect(stdout).toContain(`✗ /etc/cni/net.d/10-web.conflist:2:3 ${UNREADABLE}\n    use a key such as "x-comment"\n`);
   expect(exitCode).toBe(1);
+});
+
+/** On a host with this configuration of containerd, and plugins in /opt/cni/bin. */
+const doctorBeside = (containerd: string) =>
+  runWithComment(
+    "/etc/cni/net.d",
+    "mount -t tmpfs none /opt; mkdir -p /opt/cni/bin /srv/plugins /etc/containerd; touch /opt/cni/bin/loopback",
+    `cat > /etc/containerd/config.toml <<'END'\n${containerd}\nEND`,
+    `${CNI_UNDER_TEST} doctor web || :`,
+  ).stdout;
+
+// Debian's package names another directory.
+test.each([
+  ["containerd 1", `bin_dir = "/srv/plugins"`],
+  ["containerd 2", `bin_dirs = ["/srv/plugins", '/srv/others']`],
+])("doctor names plugins that %s does not find", (_, setting) => {
+  expect(doctorBeside(`[cni]\n${setting}`)).toMatch(
+    /! \/etc\/containerd\/config.toml names \/srv\/plugins(, \/srv\/others)? for plugins, which has no "loopback"\n/,
+  );
+});
+
+test.each([
+  ["none is named", "# bin_dir = '/srv/plugins'"],
+  ["one of several has them", `bin_dirs = ["/srv/plugins", "/opt/cni/bin"]`],
+  ["it reads other networks", `bin_dir = "/srv/plugins"\nconf_dir = "/srv"`],
+])("doctor names no directory of containerd if %s", (_, setting) => {
+  expect(doctorBeside(setting)).not.toContain("for plugins");
 });

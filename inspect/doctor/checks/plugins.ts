@@ -7,6 +7,7 @@ import { findModel, pluginNames } from "../../../plugins/registry.ts";
 import { suggestion } from "../../../spec/suggest.ts";
 import { remedyForInconclusive } from "../inconclusive.ts";
 import { atLeast, introducedIn } from "../../../spec/version.ts";
+import { findLackingEngines, type LackingEngine } from "../../../networks/lint/engine_directories.ts";
 import { lintFiles } from "../../../networks/lint/lint.ts";
 import { missingRule } from "../missing_rule.ts";
 import { CheckFailedError } from "../../../plugins/lib/protocol/check_failed.ts";
@@ -33,7 +34,8 @@ export function checkPlugins({ runtime, network }: Subject): Finding[] {
   });
   const problems = found.flatMap(({ problem }) => problem ?? []);
   const shadows = describeShadows(found.flatMap(({ at, isShadow }) => isShadow && at !== undefined ? [at] : []));
-  if (problems.length + shadows.length > 0) return [...problems, ...shadows];
+  const lacking = findLackingEngines(network.source ?? "", [...new Set(types)]).map(describeLacking);
+  if (problems.length + shadows.length + lacking.length > 0) return [...problems, ...shadows, ...lacking];
   return [ok(`plugins: ${found.map(({ type, at }) => `${type} (${at})`).join(", ")}`)];
 }
 
@@ -44,6 +46,12 @@ function describeShadows(programs: readonly string[]): Finding[] {
     const what = `programs in ${directory} are called for ${names}, not the built-in plugins`;
     return warning(what, advise("to use the built-in plugins", shellCommand(["cni", "install", directory, "--force"])));
   });
+}
+
+function describeLacking({ configuration, directories, types }: LackingEngine): Finding {
+  const names = types.map((type) => `"${type}"`).join(", ");
+  const what = `${configuration} names ${directories.join(", ")} for plugins, which has no ${names}`;
+  return warning(what, advise("name a directory there that has them, such as /opt/cni/bin, and restart the engine"));
 }
 
 function missingPluginMend({ source = "the configuration" }: Subject["network"], type: string, details = ""): string {
