@@ -121,8 +121,8 @@ export function checkByPlugins(subject: Subject): Finding[] {
   const problems = containers.flatMap((container) => {
     const { attachment, addedWith } = container;
     if (!attachment.result || !addedWith) return [];
-    const list = hasFollowed(subject, container) ? network : addedWith;
     try {
+      const list = hasFollowed(subject, container) ? network : addedWith;
       for (const plugin of list.plugins) {
         if (!isBuiltin(runtime, list, plugin)) continue;
         callPlugin(runtime, list, plugin, {

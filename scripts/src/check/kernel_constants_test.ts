@@ -27,7 +27,7 @@ const HEADERS = {
     linux/netfilter_bridge`),
   processor: words("asm/errno asm/fcntl asm/poll asm/signal asm/socket asm/unistd linux/time"),
   kernel: words(`
-    elf fib_rules fs if if_addr if_arp if_bridge if_ether if_link if_packet if_tun inet_diag ip landlock limits lwtunnel magic memfd mount neighbour
+    elf fib_rules fs icmpv6 if if_addr if_arp if_bridge if_ether if_link if_packet if_tun inet_diag ip landlock limits lwtunnel magic memfd mount neighbour
     net_namespace netlink netfilter netfilter_ipv4 netfilter/nf_conntrack_common netfilter/nf_nat netfilter/nf_tables
     netfilter/nf_tables_compat netfilter/nfnetlink netfilter/nfnetlink_conntrack netfilter/nfnetlink_log pkt_cls pkt_sched prctl rtnetlink sched seccomp
     sock_diag stat tc_act/tc_mirred timerfd veth wait`).map((name) => `linux/${name}`),
