@@ -157,17 +157,15 @@ export function findOccupant(directory: string, key: AttachmentKey): CacheEntry 
   }
 }
 
+type DamageLog = (message: string, error?: unknown, name?: string) => void;
+
 /** Sorted by file name. @param log gets the name of each damaged file, which is left out */
-export function listCacheEntries(...of: Parameters<typeof findCacheEntries>): CacheEntry[] {
-  return [...findCacheEntries(...of)];
+export function listCacheEntries(directory: string, network?: string, log?: DamageLog): CacheEntry[] {
+  return [...findCacheEntries(directory, network, log)];
 }
 
-/** Reads one file after the other. */
-export function* findCacheEntries(
-  directory: string,
-  network?: string,
-  log?: (message: string, error?: unknown, name?: string) => void,
-): Generator<CacheEntry> {
+/** Reads one file after the other, as far as somebody asks for more. */
+export function* findCacheEntries(directory: string, network?: string, log?: DamageLog): Generator<CacheEntry> {
   const prefix = network === undefined ? "" : `${network}-`;
   if (isSymlink(directory)) {
     log?.(`${symlinkError(directory).message}; continuing without it`);

@@ -2,13 +2,16 @@ import { expect, test } from "bun:test";
 import { familyOf, type Ip, parseIp } from "../../ffi/address.ts";
 import { isPingAnswered } from "../../ffi/packet/probe.ts";
 import * as link from "../../ffi/route/link.ts";
-import firewall from "../../plugins/firewall/plugin.ts";
+import { findPlugin, loadPlugins } from "../../plugins/registry.ts";
 import { type ClusterSite, newClusterSite, podAddresses, type SiteNode } from "../../testing/cluster_site.ts";
 import { sendFrame } from "../../testing/forged_vxlan.ts";
 import { newNetns, runShellInNetns, until } from "../../testing/netns.ts";
 import type { Netns } from "../../ffi/netns/netns.ts";
 import { invokePlugin, newHostContext, newRequest } from "../../testing/plugin_call.ts";
 import { NO_ANSWER_TIMEOUT_MS, openInbox, requestTcp, requestUdp } from "../../testing/traffic.ts";
+
+await loadPlugins(["firewall"]);
+const firewall = findPlugin("firewall")!;
 
 const PORT = 8080;
 const INBOX_PORT = 9999;

@@ -139,7 +139,7 @@ async function measureCluster(bench: BenchWorkspace, count: number, eventCount: 
   await server!.end();
   runShellInNetns(
     host,
-    // As after a boot.
+    // The kernel keeps none of this over a boot.
     `for f in -4 -6; do ip $f route flush proto ${ROUTE_PROTOCOL}; done; ip link del ${TUNNEL_LINK}`,
     "nft flush ruleset",
   );
