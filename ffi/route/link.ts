@@ -201,6 +201,10 @@ export function isRunning(link: Link): boolean {
   return (link.flags & uapi.IFF_RUNNING) !== 0;
 }
 
+export function hasCarrier(link: Link): boolean {
+  return (link.flags & uapi.IFF_LOWER_UP) !== 0;
+}
+
 /** The word of RFC 2863, as the kernel has it: `lowerlayerdown`. */
 export function operationalState({ operstate = 0 }: Link): string {
   const states = ["unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up"];

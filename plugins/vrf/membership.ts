@@ -87,6 +87,8 @@ function detachAndRestore(
 
 function awaitFormerLinkState(netns: Netns, device: link.Link, events: Netlink): void {
   const { index, operstate } = device;
+  // The state of a link that just lost its carrier follows up to a second later.
+  if (!link.hasCarrier(device)) return;
   if (operstate === IF_OPER_UP) awaitLinkOperational(netns, link.get(netns.route, index));
   // Some kinds of links stay in state unknown.
   if (operstate !== IF_OPER_UP && operstate !== IF_OPER_UNKNOWN) return;

@@ -5,7 +5,6 @@ import type { Netns } from "../../../ffi/netns/netns.ts";
 import { NetlinkError } from "../../../ffi/netlink/error.ts";
 import * as address from "../../../ffi/route/address.ts";
 import * as link from "../../../ffi/route/link.ts";
-import { IFF_LOWER_UP } from "../../../ffi/route/uapi.ts";
 import { SystemError } from "../../../ffi/sys/error.ts";
 import { CniError, Code } from "../../../spec/error.ts";
 import type { Result } from "../../../spec/result.ts";
@@ -79,7 +78,7 @@ function setDeviceUp({ netns, ifname, owner }: AddCall<unknown>, lower: LowerDev
 
 function hasCarrier(netns: Netns, lower: LowerDevice, device: link.Link): boolean {
   const lowerLink = link.get(lower.netns.route, lower.link.index);
-  return link.isUp(lowerLink) && (link.get(netns.route, device.index).flags & IFF_LOWER_UP) !== 0;
+  return link.isUp(lowerLink) && link.hasCarrier(link.get(netns.route, device.index));
 }
 
 function openArpProbe(
