@@ -1,13 +1,14 @@
 /** A cluster of which the compiler is told, and what the kernel of a node has by it. @module */
 import { expect } from "bun:test";
 import { compareIps, type Ip, parseIp } from "../ffi/address.ts";
-import type {
-  DesiredPolicy,
-  PeerSet,
-  PolicedPod,
-  PolicyChain,
-  PolicyChange,
-  PortMatch,
+import {
+  type DesiredPolicy,
+  mayForbid,
+  type PeerSet,
+  type PolicedPod,
+  type PolicyChain,
+  type PolicyChange,
+  type PortMatch,
 } from "../plugins/lib/policy/desired.ts";
 import { type NamespaceObject, parseNamespace } from "../policy/api/namespace.ts";
 import { type NetworkPolicyObject, parseNetworkPolicy } from "../policy/api/network_policy.ts";
@@ -222,22 +223,29 @@ export class CompiledCluster {
 
   /** Compares what the kernel has been told with what it would be told at once, and what both allow with the API. */
   check(probed: ProbedFlows): void {
-    this.tell();
     const { compiler, mirror } = this;
+    const flows = this.flows(probed);
+    const formerlyAllowed = flows.filter((flow) => mirror.allows(...kernelFlow(flow)));
+    const change = this.tell();
+    // Connections are judged after such changes alone.
+    if (!change || !mayForbid(change)) {
+      expect(formerlyAllowed.filter((flow) => !mirror.allows(...kernelFlow(flow)))).toEqual([]);
+    }
     const fresh = mirrorOf(compiler.desired());
     expect([...mirror.chains.keys()].sort()).toEqual([...fresh.chains.keys()].sort());
     expect(sortedSets(mirror)).toEqual(sortedSets(fresh));
     expect(mirror.pods).toEqual(fresh.pods);
-    for (const flow of this.flows(probed)) this.#compare(flow);
+    for (const flow of flows) this.#compare(flow);
   }
 
   /** Tells the kernel what has changed. */
-  tell(): void {
+  tell(): PolicyChange | undefined {
     this.steps.push([]);
     const change = this.compiler.takeChange();
-    if (!change) return;
+    if (!change) return undefined;
     this.mirror.apply(change);
     this.#node?.change(change);
+    return change;
   }
 
   /** Between all ends, with what the API says of it; a pod of another node is judged there. */
@@ -311,16 +319,16 @@ export class CompiledCluster {
 
   #compare(flow: JudgedFlow): void {
     const { compiler, mirror } = this;
-    const { source, destination, protocol, port, isAllowed } = flow;
+    const { isAllowed } = flow;
     // Explaining takes longer than all else.
     if (this.#asked++ % 20 === 0) {
       const verdict = this.#explain(flow);
       expect(verdict.egress.isAllowed).toBe(this.#allows(this.objects(), flow, "egress"));
       expect(verdict.ingress.isAllowed).toBe(this.#allows(this.objects(), flow, "ingress"));
     }
-    const ask = [parseIp(source), parseIp(destination), protocolNumber(protocol)!, port] as const;
-    const [from, to, number] = ask;
-    const ends = { source: from, destination: to, protocol: number, port };
+    const ask = kernelFlow(flow);
+    const [source, destination, protocol, port] = ask;
+    const ends = { source, destination, protocol, port };
     const [kernel, judge] = [
       mirror.allows(...ask),
       allowsFlow(compiler, ends, { passes: () => true, isPeer: () => false }),
@@ -343,6 +351,9 @@ export class CompiledCluster {
     return explainFlow(knowledge, from!, to!, { protocol: protocolNumber(protocol)!, port });
   }
 }
+
+const kernelFlow = ({ source, destination, protocol, port }: OracleFlow) =>
+  [parseIp(source), parseIp(destination), protocolNumber(protocol)!, port] as const;
 
 const isLocal = ({ spec }: PodObject): boolean => spec?.nodeName === LOCAL_NODE;
 

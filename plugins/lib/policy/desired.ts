@@ -104,10 +104,12 @@ export const isEmptyChange = (
   setsAdded.size === 0 &&
   [setsRemoved, elements, chainsAdded, chainsRemoved, pods].every(({ length }) => length === 0);
 
-/** Whether it does more than to add peers. */
-export const mayForbid = ({ setsRemoved, elements, chainsAdded, chainsRemoved, pods }: PolicyChange): boolean =>
-  [setsRemoved, chainsAdded, chainsRemoved, pods].some(({ length }) => length > 0) ||
-  elements.some(({ removed }) => removed !== undefined);
+/** Whether it isolates pods otherwise than before, or removes peers. A chain or set goes with the last pod that has it. */
+export const mayForbid = ({ elements, pods }: PolicyChange): boolean =>
+  pods.some(isIsolated) || elements.some(({ removed }) => removed !== undefined);
+
+const isIsolated = ({ isClosed, ingress, egress }: PolicedPod): boolean =>
+  isClosed === true || (ingress ?? egress) !== undefined;
 
 export interface SetChange {
   readonly set: string;
