@@ -123,10 +123,11 @@ export class PolicyCompiler {
     return [...this.#policyIndex.get(namespace)?.selecting(labels) ?? []].map(({ policy }) => policy);
   }
 
-  putPolicy(policy: NetworkPolicy): void {
+  /** @returns whether anything has changed */
+  putPolicy(policy: NetworkPolicy): boolean {
     const key = podKey(policy);
     const known = this.#policies.get(key);
-    if (known && known.policy.uid === policy.uid && known.policy.spec === policy.spec) return;
+    if (known && known.policy.uid === policy.uid && known.policy.spec === policy.spec) return false;
     if (known) this.removePolicy(key);
     const added: KnownPolicy = { policy, selector: policy.selector, rules: {} };
     this.#policies.set(key, added);
@@ -134,6 +135,7 @@ export class PolicyCompiler {
     this.#policyIndex.set(policy.namespace, index);
     index.add(added);
     this.#markSelected(policy);
+    return true;
   }
 
   removePolicy(key: string): void {
@@ -156,12 +158,14 @@ export class PolicyCompiler {
     this.#peers.removeNamespace(name);
   }
 
-  putPod(pod: LabelledPod): void {
+  /** @returns whether anything has changed */
+  putPod(pod: LabelledPod): boolean {
     this.#gone.delete(pod.uid);
     const known = this.#peers.find(pod.uid);
-    if (known && isSamePod(known.pod, pod)) return;
+    if (known && isSamePod(known.pod, pod)) return false;
     const key = this.#localKeyOf(pod);
     this.#setPod(pod, key);
+    return true;
   }
 
   /** One that is still attached counts until its sandbox is gone. */

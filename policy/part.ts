@@ -151,7 +151,7 @@ export class PolicyPart implements Disposable {
 
   takePolicy(type: PolicyEventType, policy: NetworkPolicy): void {
     if (type === "DELETED") this.#removePolicy(podKey(policy));
-    else this.#putPolicy(policy);
+    else if (!this.#putPolicy(policy)) return;
     this.#changed();
   }
 
@@ -165,7 +165,7 @@ export class PolicyPart implements Disposable {
 
   takeNamespace(type: PolicyEventType, namespace: PolicyNamespace): void {
     if (type === "DELETED") this.#compiler.removeNamespace(namespace.name);
-    else this.#compiler.putNamespace(namespace);
+    else if (!this.#compiler.putNamespace(namespace)) return;
     this.#changed();
   }
 
@@ -284,7 +284,7 @@ export class PolicyPart implements Disposable {
     return problems.size === 0 ? undefined : [...problems].join("; ");
   }
 
-  #putPolicy(policy: NetworkPolicy): void {
+  #putPolicy(policy: NetworkPolicy): boolean {
     const key = podKey(policy);
     const problem = policy.problems.join("; ");
     const known = this.#unreadable.get(key);
@@ -293,7 +293,7 @@ export class PolicyPart implements Disposable {
       this.#unreadable.set(key, problem);
       this.#options.log(`Cannot use all of NetworkPolicy ${key}, and what it cannot allows nothing: ${problem}`);
     }
-    this.#compiler.putPolicy(policy);
+    return this.#compiler.putPolicy(policy);
   }
 
   #removePolicy(key: string): void {
@@ -303,7 +303,8 @@ export class PolicyPart implements Disposable {
 
   #takePod(type: PolicyEventType, pod: LabelledPod): void {
     if (type === "DELETED") this.#compiler.removePod(pod.uid);
-    else this.#compiler.putPod(pod);
+    // A pod's status changes several times while it starts.
+    else if (!this.#compiler.putPod(pod)) return;
     this.#changed();
   }
 

@@ -208,7 +208,7 @@ export class CompiledCluster {
         return void this.compiler.putNamespace(parseNamespace(change.object));
       case "policy":
         this.policies.set(podKey(change.object.metadata), change.object);
-        return this.compiler.putPolicy(parseNetworkPolicy(change.object));
+        return void this.compiler.putPolicy(parseNetworkPolicy(change.object));
       case "pod":
         return this.#putPod(change.object);
     }

@@ -76,8 +76,6 @@ export interface Netlink extends Disposable {
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
   /** Notifications name by it whose request caused them. The socket gets it with its first request. */
   portId?(): number;
-  /** Leaves closing to the kernel: after changes to the ruleset, close(2) waits some 9 ms. */
-  deferClose?(): void;
 }
 
 export interface NetlinkSocket extends Netlink {
@@ -101,7 +99,9 @@ export function openNetlink(family: number, netns = ""): NetlinkSocket {
   for (const option of SOCKET_OPTIONS[family]!) {
     ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
   }
-  return newNetlinkSocket(fd, netns);
+  // After anybody's changes to the ruleset, close(2) waits for an RCU grace period, which takes 9 ms.
+  const close = family === NETLINK_NETFILTER ? closeDeferred : sys.close;
+  return newNetlinkSocket(fd, netns, close);
 }
 
 /** @param group 1 to 32 */
@@ -121,15 +121,11 @@ export function newNetlinkFd(family: number): number {
   return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
-function newNetlinkSocket(fd: number, netns = ""): NetlinkSocket {
-  let isCloseDeferred = false;
+function newNetlinkSocket(fd: number, netns = "", close: (fd: number) => unknown = sys.close): NetlinkSocket {
   let received: Uint8Array[] = [];
   return {
     sequence: 1,
     netns,
-    deferClose() {
-      isCloseDeferred = true;
-    },
     send(request) {
       const SEND_BUFFER = 128 * 1024;
       if (request.length > SEND_BUFFER) {
@@ -167,7 +163,7 @@ function newNetlinkSocket(fd: number, netns = ""): NetlinkSocket {
       ifreq.set(encoded);
       return ignoreErrors(["ENODEV"], () => sys.ioctl(fd, SIOCGIFINDEX, ifreq)) !== undefined;
     },
-    [Symbol.dispose]: () => isCloseDeferred ? closeDeferred(fd) : void sys.close(fd),
+    [Symbol.dispose]: () => void close(fd),
   };
 }
 

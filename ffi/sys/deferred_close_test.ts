@@ -9,7 +9,7 @@ import { O_NONBLOCK } from "./uapi.ts";
 
 const descriptors = () => readdirSync("/proc/self/fd").length;
 
-test("deferClose() closes, and keeps no descriptor", () => {
+test("closeDeferred() closes, and keeps no descriptor", () => {
   const before = descriptors();
   const ends = new Int32Array(2);
   sys.pipe2(ends, O_NONBLOCK);
@@ -24,7 +24,7 @@ test("deferClose() closes, and keeps no descriptor", () => {
   sys.close(reader);
 });
 
-test("deferClose() fails as close(2) does for what is not open", () => {
+test("closeDeferred() fails as close(2) does for what is not open", () => {
   const before = descriptors();
   expect(() => closeDeferred(9999)).toThrow(SystemError);
   expect(descriptors()).toBe(before);
