@@ -1,4 +1,4 @@
-/** When tracked flows are judged: soon after each change, and not all the time. @module */
+/** When tracked flows are judged: soon after a change that may forbid one, and not all the time. @module */
 import type { Netns } from "../ffi/netns/netns.ts";
 import { type Netlink, NETLINK_NETFILTER, openNetlink } from "../ffi/netlink/socket.ts";
 import { SystemError } from "../ffi/sys/error.ts";

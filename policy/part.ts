@@ -264,13 +264,15 @@ export class PolicyPart implements Disposable {
   look(): void {
     this.#withoutHarm("log dropped packets", () => this.#logDrops());
     const now = performance.now();
-    if (this.#losses.look()) {
+    const removed = this.#losses.look();
+    if (removed === "more") {
       this.#attachments.noteLoss();
       this.#nextCompare = now;
     }
     if (now >= this.#nextCompare) this.#isInKernel = false;
     const isWaiting = this.#timer !== undefined;
-    const isDue = !this.#isInKernel || this.#compiler.held.size > 0 || now - this.#lastStep >= 1000;
+    const isDue = !this.#isInKernel || removed !== "nothing" || this.#compiler.held.size > 0 ||
+      now - this.#lastStep >= 1000;
     if (!isWaiting && isDue) this.#step();
     else if (this.#status.isDue) this.#writeStatus();
   }

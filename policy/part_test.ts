@@ -10,6 +10,7 @@ import { runInNetns, until } from "../testing/netns.ts";
 import { type PolicyPod, siteTest } from "../testing/policy_site.ts";
 import { sendFrom } from "../testing/policy_traffic.ts";
 import type { LabelledPod } from "./api/pod.ts";
+import { FlowJudge } from "./flow_judge.ts";
 import { labelsOf } from "./select/labels.ts";
 import {
   addIsolatedPods,
@@ -314,6 +315,39 @@ siteTest("routed", "a young part has ADD wait for the first lists, whatever fail
   scene.part.takeOwnPods([labelledPodOf(pod)]);
   expect(await attached).toEqual({ state: "enforced" });
   expect(performance.now() - since).toBeLessThan(20_000);
+});
+
+siteTest("routed", "connections are judged for pods that a policy isolates, not for others", async (site) => {
+  using judging = spyOn(FlowJudge.prototype, "judgeSoon");
+  using scene = newPolicyScene(site);
+  const [a, b] = [2, 3].map((n) => site.newPod(n)) as [PolicyPod, PolicyPod];
+  for (const pod of [a, b]) site.add(pod);
+  scene.part.takePolicies([]);
+  scene.part.takeNamespaces([]);
+  scene.part.takeOwnPods([labelledPodOf(a)]);
+  await scene.lookUntil(({ isSynced }) => isSynced);
+  judging.mockClear();
+  expect(await scene.attach(a)).toEqual({ state: "enforced" });
+  expect(judging.mock.calls).toEqual([[false]]);
+  scene.part.takePolicy("ADDED", webPolicy("deny", { podSelector: {}, policyTypes: ["Ingress"] }));
+  await scene.lookUntil(() => isolatedAddresses(site).length > 0);
+  judging.mockClear();
+  scene.part.takeOwnPod("ADDED", labelledPodOf(b));
+  expect(await scene.attach(b)).toEqual({ state: "enforced" });
+  expect(judging.mock.calls).toEqual([[true]]);
+});
+
+siteTest("routed", "a pod that ends is noticed at once, though no event changes anything", async (site) => {
+  using scene = newPolicyScene(site);
+  const [a, b] = await addIsolatedPods(site, scene);
+  site.del(a);
+  const start = performance.now();
+  await scene.lookUntil(({ pods }) => {
+    scene.part.takeOwnPod("MODIFIED", labelledPodOf(b));
+    return pods === 1;
+  });
+  // It steps each second anyway.
+  expect(performance.now() - start).toBeLessThan(700);
 });
 
 siteTest("routed", "what a watch tells is newer than what was asked for before", async (site) => {

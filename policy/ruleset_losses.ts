@@ -22,6 +22,9 @@ const VERDICT_MAPS = (["ingress", "egress"] as const).flatMap((direction) =>
   ([4, 6] as const).map((family) => directionMap(direction, family))
 );
 
+/** What others have removed since the last look. */
+export type RulesetRemovals = "nothing" | "what ended pods had" | "more";
+
 export class RulesetLosses implements Disposable {
   readonly #nl: Netlink;
   readonly #monitor: RulesetMonitor;
@@ -36,8 +39,8 @@ export class RulesetLosses implements Disposable {
     this.#monitor[Symbol.dispose]();
   }
 
-  /** @returns whether the kernel may have less since the last look than it was told */
-  look(): boolean {
+  /** @returns `more` if the kernel may have less than it was told */
+  look(): RulesetRemovals {
     let isLost = false;
     const losers = new Set<string>();
     const isComplete = this.#monitor.read(({ changes }) => {
@@ -46,7 +49,8 @@ export class RulesetLosses implements Disposable {
         else for (const element of change.elements()) losers.add(podOf(change, element));
       }
     });
-    return !isComplete || isLost || losers.size > 0 && this.#isAnyAttached(losers);
+    if (!isComplete || isLost || losers.size > 0 && this.#isAnyAttached(losers)) return "more";
+    return losers.size > 0 ? "what ended pods had" : "nothing";
   }
 
   /** DEL removes all that a table has of a pod at once, and its verdicts last. */

@@ -76,6 +76,8 @@ export interface Netlink extends Disposable {
   receive(wait: boolean, expected?: number): Uint8Array | undefined;
   /** Notifications name by it whose request caused them. The socket gets it with its first request. */
   portId?(): number;
+  /** Leaves closing to the kernel: after anybody's changes to the ruleset, close(2) waits some 9 ms. */
+  deferClose?(): void;
 }
 
 export interface NetlinkSocket extends Netlink {
@@ -99,9 +101,7 @@ export function openNetlink(family: number, netns = ""): NetlinkSocket {
   for (const option of SOCKET_OPTIONS[family]!) {
     ignoreErrors(["ENOPROTOOPT"], () => sys.setsockopt(fd, SOL_NETLINK, option, enabled, 4));
   }
-  // After anybody's changes to the ruleset, close(2) waits for an RCU grace period, which takes 9 ms.
-  const close = family === NETLINK_NETFILTER ? closeDeferred : sys.close;
-  return newNetlinkSocket(fd, netns, close);
+  return newNetlinkSocket(fd, netns);
 }
 
 /** @param group 1 to 32 */
@@ -121,11 +121,15 @@ export function newNetlinkFd(family: number): number {
   return withPurpose("open netlink socket", () => sys.socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, family));
 }
 
-function newNetlinkSocket(fd: number, netns = "", close: (fd: number) => unknown = sys.close): NetlinkSocket {
+function newNetlinkSocket(fd: number, netns = ""): NetlinkSocket {
+  let isCloseDeferred = false;
   let received: Uint8Array[] = [];
   return {
     sequence: 1,
     netns,
+    deferClose() {
+      isCloseDeferred = true;
+    },
     send(request) {
       const SEND_BUFFER = 128 * 1024;
       if (request.length > SEND_BUFFER) {
@@ -163,7 +167,7 @@ function newNetlinkSocket(fd: number, netns = "", close: (fd: number) => unknown
       ifreq.set(encoded);
       return ignoreErrors(["ENODEV"], () => sys.ioctl(fd, SIOCGIFINDEX, ifreq)) !== undefined;
     },
-    [Symbol.dispose]: () => void close(fd),
+    [Symbol.dispose]: () => isCloseDeferred ? closeDeferred(fd) : void sys.close(fd),
   };
 }
 

@@ -127,6 +127,9 @@ export function transaction(nl: Netlink): Transaction {
     commit(generation) {
       if (changes.length > 0) nl.rulesetReads = undefined;
       send(nl, changes, generation === undefined ? {} : { generation }, true);
+      // The kernel frees deleted objects after an RCU grace period; closing the socket waits for that.
+      const deletions: readonly Operation[] = [DEL_TABLE, DEL_CHAIN, DEL_RULE, DEL_SET, DEL_ELEMENTS];
+      if (changes.some(({ request }) => deletions.includes(request.op))) nl.deferClose?.();
     },
     // The kernel reverts a batch without an end.
     check: () => send(nl, changes, {}, false),

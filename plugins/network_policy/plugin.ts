@@ -170,6 +170,8 @@ function openWhenKnown(call: Call, pod: AttachedPod): boolean {
   const { namespace, name } = question;
   const request = { ...question, deleteFlowsUntilMs: deleteFlowsUntilMs(waitMs) };
   const answer = askPart(socketPath, request, waitMs);
+  // The part has replaced verdicts meanwhile.
+  host.nft.deferClose?.();
   if ("state" in answer) {
     if (answer.state === "closed") log(`Pod ${namespace}/${name} starts closed: its policies are not known yet`);
     return answer.areFlowsDeleted;
