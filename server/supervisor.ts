@@ -292,7 +292,7 @@ function startWorker(server: Server): boolean {
 }
 
 function spawnWorker(server: Server): void {
-  const { options: { sockets, maxWorkers, logFormat, limits, program }, table, workers, notifier } = server;
+  const { options: { sockets, maxWorkers, logFormat, limits, parts, program }, table, workers, notifier } = server;
   const used = new Set(workers.values());
   const slot = Array.from({ length: maxWorkers }, (_, i) => i).find((i) => !used.has(i))!;
   const workerOptions: WorkerOptions = {
@@ -302,8 +302,8 @@ function spawnWorker(server: Server): void {
     lockPath: lockPath(sockets.path),
     logFormat,
     limits,
-    warmUp: workers.size < MIN_WORKERS,
-    hasMetrics: server.options.parts.metricsAddress !== undefined,
+    ...workers.size < MIN_WORKERS && { warmUp: parts.cluster || parts.policy ? "pods" : "containers" },
+    hasMetrics: parts.metricsAddress !== undefined,
   };
   // Somebody may have removed it.
   ignoreErrors(["EEXIST"], () => createReadWrite(workerOptions.lockPath)[Symbol.dispose]());

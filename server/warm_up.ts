@@ -19,18 +19,34 @@ const WARM_UP_JIT_POLICY = 2;
 export const CALL_JIT_POLICY = 100;
 
 const PORT_MAPPINGS = ["tcp", "udp"].map((protocol) => ({ hostPort: 8080, containerPort: 80, protocol }));
-const PLUGINS = [
-  {
-    type: "bridge",
-    bridge: "cni0",
-    isGateway: true,
-    ipMasq: true,
-    ipam: { type: "host-local", dataDir: `${DIRECTORY}/ipam`, ranges: [[{ subnet: "10.1.0.0/24" }]] },
-  },
-  { type: "tuning", sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" } },
-  { type: "portmap", capabilities: { portMappings: true } },
-  { type: "firewall" },
-];
+const ipamOf = (...subnets: readonly string[]) => ({
+  type: "host-local",
+  dataDir: `${DIRECTORY}/ipam`,
+  ranges: subnets.map((subnet) => [{ subnet }]),
+});
+const PORTMAP = { type: "portmap", capabilities: { portMappings: true } };
+const FIREWALL = { type: "firewall" };
+const PLUGINS = {
+  containers: [
+    { type: "bridge", bridge: "cni0", isGateway: true, ipMasq: true, ipam: ipamOf("10.1.0.0/24") },
+    { type: "tuning", sysctl: { "net.ipv4.conf.IFNAME.arp_filter": "1" } },
+    PORTMAP,
+    FIREWALL,
+  ],
+  // As in `deploy/`.
+  pods: [
+    { type: "ptp", ipam: ipamOf("10.1.0.0/24", "fd00::/64") },
+    // Nobody listens there.
+    { type: "network-policy", socketPath: `${DIRECTORY}/socket` },
+    PORTMAP,
+    { type: "bandwidth", capabilities: { bandwidth: true } },
+    FIREWALL,
+  ],
+};
+const LOOPBACK = { type: "loopback" };
+/** What engines ask for most on this node. */
+export type WarmUpKind = keyof typeof PLUGINS;
+
 const OPTIONS = ["--cache-dir", DIRECTORY, "--plugin-dir", ":", "-p", "8080:80"];
 const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
 
@@ -39,15 +55,21 @@ const NETWORK = { cniVersion: "1.0.0", name: "warm-up" };
  * meanwhile. Later calls hardly start a compiler: its threads need a processor and memory, and a thread that starts while
  * a call is in a container keeps that namespace for seconds.
  */
-export async function warmUp(serve: (connection: Descriptor) => Promise<void>): Promise<void> {
+export async function warmUp(
+  kind: WarmUpKind,
+  serve: (connection: Descriptor) => Promise<void>,
+): Promise<void> {
   Bun.unsafe.setJITPolicy(WARM_UP_JIT_POLICY);
-  await serveOnScratchHost(serve);
+  await serveOnScratchHost(kind, serve);
   Bun.unsafe.setJITPolicy(CALL_JIT_POLICY);
   // Else 3 MB of garbage stay until the next collection.
   Bun.gc(true);
 }
 
-async function serveOnScratchHost(serve: (connection: Descriptor) => Promise<void>): Promise<void> {
+async function serveOnScratchHost(
+  kind: WarmUpKind,
+  serve: (connection: Descriptor) => Promise<void>,
+): Promise<void> {
   await onScratchHost(async (container) => {
     ensureDirectory(DIRECTORY);
     const runCall = async (words: readonly string[], env: Readonly<Record<string, string>>, stdin: object) => {
@@ -59,35 +81,45 @@ async function serveOnScratchHost(serve: (connection: Descriptor) => Promise<voi
       await serve(shim.server);
       return readText(STDOUT);
     };
-    const env = { CNI_CONTAINERID: "warm-up", CNI_NETNS: container.path, CNI_IFNAME: "eth0", CNI_PATH: "/" };
+    const env = {
+      CNI_CONTAINERID: "warm-up",
+      CNI_NETNS: container.path,
+      CNI_IFNAME: "eth0",
+      CNI_PATH: "/",
+      CNI_ARGS: "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=warm-up",
+    };
     const callPlugin = (
       plugin: { readonly type: string },
       command: string,
-      prevResult?: unknown,
-      cniVersion = NETWORK.cniVersion,
+      { prevResult, cniVersion = NETWORK.cniVersion, ...changes }: PluginCallIn = {},
     ) =>
-      runCall([plugin.type], { ...env, CNI_COMMAND: command }, {
+      runCall([plugin.type], { ...env, CNI_COMMAND: command, ...changes }, {
         ...NETWORK,
         cniVersion,
         ...plugin,
         runtimeConfig: { portMappings: PORT_MAPPINGS },
         ...prevResult !== undefined && { prevResult },
       });
+    const plugins = PLUGINS[kind];
     const runNetwork = (command: string) =>
-      runCall(
-        ["cni", "run", command, "-", container.path, ...OPTIONS],
-        {},
-        { ...NETWORK, plugins: PLUGINS },
-      );
+      runCall(["cni", "run", command, "-", container.path, ...OPTIONS], {}, { ...NETWORK, plugins });
     for (let round = 0; round < ROUNDS; round++) {
-      let result: unknown;
-      for (const plugin of PLUGINS) result = JSON.parse(await callPlugin(plugin, "ADD", result));
-      for (const plugin of PLUGINS.toReversed()) await callPlugin(plugin, "DEL", result);
+      let prevResult: unknown;
+      for (const plugin of plugins) prevResult = JSON.parse(await callPlugin(plugin, "ADD", { prevResult }));
+      for (const plugin of plugins.toReversed()) await callPlugin(plugin, "DEL", { prevResult });
       // Older versions have no STATUS.
-      for (const command of ["VERSION", "STATUS"]) await callPlugin(PLUGINS[0]!, command, undefined, LATEST);
-      for (const command of ["add", "check", "del"]) await runNetwork(command);
+      for (const command of ["VERSION", "STATUS"]) await callPlugin(plugins[0]!, command, { cniVersion: LATEST });
+      if (kind === "pods") {
+        for (const command of ["ADD", "DEL"]) await callPlugin(LOOPBACK, command, { CNI_IFNAME: "lo" });
+      } else for (const command of ["add", "check", "del"]) await runNetwork(command);
     }
   });
+}
+
+interface PluginCallIn {
+  readonly prevResult?: unknown;
+  readonly cniVersion?: string;
+  readonly CNI_IFNAME?: string;
 }
 
 /** Sends the shim's commit before the offer. */

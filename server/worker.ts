@@ -54,7 +54,7 @@ export async function serveCalls(options: WorkerOptions, runProgram: RunProgram)
   if (sys.getppid() !== options.serverPid) return 0;
   await loadPlugins();
   using locks = openReadWrite(options.lockPath);
-  if (options.warmUp) await warmUp((connection) => serveForWarmUp(connection, locks.fd, runProgram));
+  if (options.warmUp) await warmUp(options.warmUp, (connection) => serveForWarmUp(connection, locks.fd, runProgram));
   using context = openWorkerContext(locks.fd);
   const record = newWorkerRecord(process.pid);
   if (!isListening(LISTENER)) listenOn(LISTENER);

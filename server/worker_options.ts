@@ -1,4 +1,5 @@
 import type { ServerLimits } from "./limits.ts";
+import type { WarmUpKind } from "./warm_up.ts";
 
 export interface WorkerOptions {
   readonly serverPid: number;
@@ -9,7 +10,7 @@ export interface WorkerOptions {
   readonly lockPath: string;
   readonly logFormat: "text" | "json";
   /** A worker that is needed at once has no warm-up. */
-  readonly warmUp: boolean;
+  readonly warmUp?: WarmUpKind;
   readonly hasMetrics: boolean;
   readonly limits: ServerLimits;
 }

@@ -204,7 +204,7 @@ test("a server goes on without its lock file", async () => {
 const WARM_UP = `
 import { warmUp } from "${REPOSITORY_ROOT}/server/warm_up.ts";
 process.kill(process.pid, "SIGTERM");
-await warmUp(async () => console.log("a call"));
+await warmUp("containers", async () => console.log("a call"));
 `;
 
 test("a worker that is told to end does not finish its warm-up", () => {
