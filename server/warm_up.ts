@@ -33,17 +33,15 @@ const PLUGINS = {
     PORTMAP,
     FIREWALL,
   ],
-  // As in `deploy/`.
   pods: [
     { type: "ptp", ipam: ipamOf("10.1.0.0/24", "fd00::/64") },
-    // Nobody listens there.
+    // Nobody listens there, so that ADD does not wait for policies.
     { type: "network-policy", socketPath: `${DIRECTORY}/socket` },
     PORTMAP,
     { type: "bandwidth", capabilities: { bandwidth: true } },
     FIREWALL,
   ],
 };
-const LOOPBACK = { type: "loopback" };
 /** What engines ask for most on this node. */
 export type WarmUpKind = keyof typeof PLUGINS;
 
@@ -110,7 +108,7 @@ async function serveOnScratchHost(
       // Older versions have no STATUS.
       for (const command of ["VERSION", "STATUS"]) await callPlugin(plugins[0]!, command, { cniVersion: LATEST });
       if (kind === "pods") {
-        for (const command of ["ADD", "DEL"]) await callPlugin(LOOPBACK, command, { CNI_IFNAME: "lo" });
+        for (const command of ["ADD", "DEL"]) await callPlugin({ type: "loopback" }, command, { CNI_IFNAME: "lo" });
       } else for (const command of ["add", "check", "del"]) await runNetwork(command);
     }
   });

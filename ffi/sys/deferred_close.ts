@@ -22,8 +22,7 @@ function holdInFlight(fd: number): Disposable {
   const ends = new Int32Array(2);
   sys.socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends);
   const [sender, receiver] = ends as unknown as readonly [number, number];
-  // Closing the sender starts the garbage collector, which must find the receiver closed: otherwise the next one that
-  // somebody closes does.
+  // Closing the sender starts the garbage collector, which must find the receiver closed by then.
   const close = () => {
     for (const end of [receiver, sender]) sys.close(end);
   };
